@@ -1,0 +1,84 @@
+"""When to leave the local phase for the common one.
+
+Every switch is a frozen rule; what it remembers between rounds is a :class:`Watch`, kept in the method's
+state, so that a run can be stopped and resumed at any round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ownstep.errors import InvalidInput
+from ownstep.methods.base import Vector, norm
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a switch has seen so far, and when and why it fired."""
+
+    fired: int | None = None
+    why: str = ""
+    memory: tuple[float, ...] = ()
+
+
+class Switch(Protocol):
+    """A rule that ends the local phase."""
+
+    def begin(self) -> Watch:
+        """Before the first round."""
+        ...
+
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+        """After the k-th local round (k = 1, 2, ...): it moved by -``move`` from a point of loss ``value``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Never:
+    """Stay in the local phase: the paper's "DGD" curve, which keeps a bias."""
+
+    def begin(self) -> Watch:
+        return Watch()
+
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+        return watch
+
+
+@dataclass(frozen=True)
+class At:
+    """Exactly the first ``rounds`` rounds are local; needs no norm, so it can be analysed by PEP."""
+
+    rounds: int
+
+    def __post_init__(self) -> None:
+        if self.rounds != int(self.rounds) or self.rounds < 0:
+            raise InvalidInput(f"At(rounds) takes a whole number of at least 0, got {self.rounds!r}")
+
+    def begin(self) -> Watch:
+        return Watch(0, "no local rounds were asked for") if self.rounds == 0 else Watch()
+
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+        return replace(watch, fired=k, why=f"{k} local rounds done") if k >= self.rounds else watch
+
+
+@dataclass(frozen=True)
+class NormBelow:
+    """The paper's test: switch once ||sum_i w_i g_i / L_i|| <= eps.
+
+    The sum is the one the server receives anyway. Algorithm 1 prints it without the factor 1/N: for uniform
+    weights its epsilon is N times this one.
+    """
+
+    eps: float
+
+    def __post_init__(self) -> None:
+        if not self.eps > 0:
+            raise InvalidInput(f"NormBelow(eps) takes a positive threshold, got {self.eps!r}")
+
+    def begin(self) -> Watch:
+        return Watch()
+
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+        size = norm(move)
+        return replace(watch, fired=k, why=f"step {size:.3g} <= {self.eps:g}") if size <= self.eps else watch

@@ -1,0 +1,43 @@
+"""A smoothness constant is never a bare float: it says what kind of number it is and how it was got."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.errors import InvalidInput
+
+Kind = Literal["exact", "upper bound", "estimate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothness:
+    """The smoothness constants of a problem's devices and of their pooled loss.
+
+    Parameters
+    ----------
+    values : L_i, one a device.
+    kind : ``exact`` (the supremum of the Hessian's norm), ``upper bound``, or ``estimate`` (sampled: a
+        lower bound, so 1/L_i may be too long).
+    how : one sentence on how the numbers were computed.
+    pooled : the smoothness of f = sum_i w_i f_i itself, of the same kind; None when not measured.
+    """
+
+    values: NDArray[np.float64]
+    kind: Kind
+    how: str
+    pooled: float | None = None
+
+    def __post_init__(self) -> None:
+        values = np.atleast_1d(np.asarray(self.values, float))
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            bad = values[~(np.isfinite(values) & (values > 0))][0]
+            raise InvalidInput(f"a smoothness constant must be positive and finite, got {bad:g}")
+        object.__setattr__(self, "values", values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for reports."""
+        return {"L": self.values.tolist(), "pooled": self.pooled, "kind": self.kind, "how": self.how}
