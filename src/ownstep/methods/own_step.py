@@ -60,7 +60,7 @@ class OwnStep:
         x, k = state.x - answer.sum, state.k + 1
         if not state.local:
             return replace(state, x=x, k=k)
-        watch = self.switch.observe(state.watch, k, answer.sum, answer.value, state.devices.L_bar)
+        watch = self.switch.observe(state.watch, k, answer.sum, answer.value, state.devices)
         return replace(state, x=x, k=k, watch=watch)
 
     def point(self, state: OwnStepState) -> Vector:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ownstep.errors import InvalidInput
 from ownstep.methods.base import Vector, norm
+from ownstep.plan import Devices
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Switch(Protocol):
         """Before the first round."""
         ...
 
-    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         """After the k-th local round (k = 1, 2, ...): it moved by -``move`` from a point of loss ``value``."""
         ...
 
@@ -41,7 +42,7 @@ class Never:
     def begin(self) -> Watch:
         return Watch()
 
-    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         return watch
 
 
@@ -58,7 +59,7 @@ class At:
     def begin(self) -> Watch:
         return Watch(0, "no local rounds were asked for") if self.rounds == 0 else Watch()
 
-    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         return replace(watch, fired=k, why=f"{k} local rounds done") if k >= self.rounds else watch
 
 
@@ -79,6 +80,6 @@ class NormBelow:
     def begin(self) -> Watch:
         return Watch()
 
-    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         size = norm(move)
         return replace(watch, fired=k, why=f"step {size:.3g} <= {self.eps:g}") if size <= self.eps else watch
