@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from ownstep.methods.base import Vector
@@ -39,6 +40,8 @@ class Plateau:
 
     def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         """Account for the k-th local round; at the end of a block, judge it."""
+        if math.isnan(value):  # nobody answered this round
+            return watch
         if not watch.memory:
             return replace(watch, memory=(k, value, float(move @ move)))
         first, at_first, moved = watch.memory

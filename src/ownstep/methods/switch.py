@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ownstep.checks import whole_number
 from ownstep.errors import InvalidInput
 from ownstep.methods.base import Vector, norm
 from ownstep.plan import Devices
@@ -53,8 +54,7 @@ class At:
     rounds: int
 
     def __post_init__(self) -> None:
-        if self.rounds != int(self.rounds) or self.rounds < 0:
-            raise InvalidInput(f"At(rounds) takes a whole number of at least 0, got {self.rounds!r}")
+        whole_number("At(rounds)", self.rounds, 0)
 
     def begin(self) -> Watch:
         return Watch(0, "no local rounds were asked for") if self.rounds == 0 else Watch()
