@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.errors import InvalidInput, OwnstepError, require_extra
+from ownstep.files import write_atomically
 
 COLUMNS = {
     "value": "f(x^k)",
     "gradient_norm": "||grad f(x^k)||, nan where it was not measured",
-    "phase": "local, common, or end for the last iterate, from which no round was taken",
+    "phase": "local, probe (common rounds tried before the switch), common, or end for the last iterate",
     "step": "mean step sum_i c_i of the round that left x^k",
     "participants": "devices that took part in that round",
     "bytes_up": "bytes the devices sent in that round",
@@ -168,27 +169,6 @@ class History:
             )
         except (OSError, ValueError, KeyError) as error:
             raise OwnstepError(f"no readable history at {str(base)!r} (.npz and .json): {error}") from error
-
-
-class write_atomically:
-    """A binary file that appears under its name only when it is complete."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.part = path, path.with_name(f".{path.name}.{os.getpid()}.part")
-
-    def __enter__(self) -> Any:
-        self.file = self.part.open("wb")
-        return self.file
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is None:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-        self.file.close()
-        if kind is None:
-            self.part.replace(self.path)
-        else:
-            self.part.unlink(missing_ok=True)
 
 
 def finite(value: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.errors import OwnstepError
-from ownstep.history import write_atomically
+from ownstep.files import write_atomically
 from ownstep.plan import Devices
 
 

@@ -9,49 +9,44 @@ from ownstep.methods.base import Vector
 from ownstep.methods.switch import Watch
 from ownstep.plan import Devices
 
-FIRST_BLOCK = 5
-GROWTH = 0.25
-"""Blocks last a quarter of the rounds so far, so the switch is at most a quarter late."""
+LOCAL_SHARE, PROBE_SHARE = 4, 8
+"""A local stretch lasts a quarter of the rounds so far, the probe after it an eighth."""
 
 
 @dataclass(frozen=True)
 class Plateau:
-    r"""Switch once f falls by less, or by more, than the local moves can explain.
+    """Switch once common rounds, tried for a moment, lower f much faster than local ones do.
 
-    Let d^k = sum_i w_i grad f_i(x^k) / L_i be the local move. If the devices shared one minimiser, then near
-    it grad f = H e and d = P e with L_min P <= H <= L_max P, and a slow round lowers f by
+    After every stretch of local rounds come a few common ones, a *probe*: they are steps like any other, so
+    nothing is spent on them. The second half of each tells how much a round lowers f:
 
-        <grad f, d>   between   L_min ||d||^2   and   L_max ||d||^2        (for commuting H, P).
+        switch when    (decrease of a common round)  >  (L_max / L_min) (decrease of a local round).
 
-    Leaving that band means that the local phase is drawn to its own biased solution: below it, f no longer
-    falls although the iterate still moves; above it, the iterate hardly moves although f could still fall.
-    The rule sums both sides over a block of rounds and fires when
-
-        f(x^s) - f(x^e)  <  (L_min / gain) sum ||d||^2     or     >  (L_max^2 / L_min) sum ||d||^2.
-
-    The lower edge is relaxed by the gain, because each local round given up too early forfeits it; the upper
-    one by L_max/L_min, because past it the ratio grows geometrically and lateness costs little. Both f and d
-    are what the server receives anyway.
+    Why this factor: let H and P be the Hessians of f and of the reweighted loss sum_i w_i f_i / L_i that the
+    local phase minimises, so that H <= L_max P. While the devices' disagreement does not matter yet, a local
+    round lowers f by <grad f, P H^-1 grad f> >= ||grad f||^2 / L_max, so a common round, which lowers it by at
+    most ||grad f||^2 / L_bar, is at most L_max / L_bar times as good (for commuting H and P). A larger ratio
+    proves that the common rounds are repairing the local phase's bias. Some of that can wait, as it can be
+    repaired at any time, while a local round may be worth up to L_bar / L_min common ones: the product is
+    L_max / L_min. The rule sees only f, the one number the server receives with every sum.
     """
 
     def begin(self) -> Watch:
-        """No block is open before the first round."""
-        return Watch()
+        """A first stretch of six local rounds."""
+        return Watch(memory=(0, 6, math.nan, math.nan))
 
     def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
-        """Account for the k-th local round; at the end of a block, judge it."""
-        if math.isnan(value):  # nobody answered this round
-            return watch
-        if not watch.memory:
-            return replace(watch, memory=(k, value, float(move @ move)))
-        first, at_first, moved = watch.memory
-        if k < first + max(FIRST_BLOCK, int(first * GROWTH)):
-            return replace(watch, memory=(first, at_first, moved + float(move @ move)))
-        decrease = at_first - value
-        low = devices.L.min() / devices.gain * moved
-        high = devices.L.max() ** 2 / devices.L.min() * moved
-        if low <= decrease <= high:
-            return replace(watch, memory=(k, value, float(move @ move)))
-        side, edge = ("less than the", low) if decrease < low else ("more than the", high)
-        why = f"over rounds {int(first)} to {k} the loss fell by {decrease:.3g}, {side} {edge:.3g} of unbiased progress"
-        return Watch(fired=k, why=why)
+        """Account for the k-th round; at the end of a stretch turn to the other kind, or for good."""
+        start, length, mark, local_rate = watch.memory
+        at = k - 1 - start
+        if at < length - 1:
+            return replace(watch, memory=(start, length, value if at == length // 2 else mark, local_rate))
+        rate = (mark - value) / (length - 1 - length // 2)
+        if not watch.probing:
+            probe = max(3, k // PROBE_SHARE)
+            return replace(watch, probing=True, memory=(k, probe, math.nan, rate))
+        spread = float(devices.L.max() / devices.L.min())
+        if rate > spread * local_rate:
+            why = f"a common round lowers f by {rate:.3g}, a local one by {local_rate:.3g}"
+            return Watch(fired=k, why=why)
+        return replace(watch, probing=False, memory=(k, max(6, k // LOCAL_SHARE), math.nan, math.nan))

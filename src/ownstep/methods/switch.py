@@ -17,10 +17,19 @@ from ownstep.plan import Devices
 
 @dataclass(frozen=True)
 class Watch:
-    """What a switch has seen so far, and when and why it fired."""
+    """What a switch has seen so far, and when and why it fired.
+
+    Parameters
+    ----------
+    fired : the number of rounds before the common phase; None during the local one.
+    why : what made it fire.
+    probing : the coming round is a common one, tried within the local phase.
+    memory : whatever numbers the rule needs to remember.
+    """
 
     fired: int | None = None
     why: str = ""
+    probing: bool = False
     memory: tuple[float, ...] = ()
 
 
@@ -32,7 +41,7 @@ class Switch(Protocol):
         ...
 
     def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
-        """After the k-th local round (k = 1, 2, ...): it moved by -``move`` from a point of loss ``value``."""
+        """After round k = 1, 2, ... before the switch, which moved by -``move`` from a point of loss ``value``."""
         ...
 
 
