@@ -20,6 +20,7 @@ from ownstep.plan import Devices, Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.progress import Bar
 from ownstep.smoothness import Smoothness, measure
+from ownstep.threads import calm_blas
 
 CHECKPOINT_SECONDS = 3.0
 DIVERGED = 1e4
@@ -82,7 +83,7 @@ def run(
     if checkpoint is not None and Path(checkpoint).exists():
         loop.resume(Path(checkpoint))
     saved = time.monotonic()
-    with Bar(loop.name, rounds, progress) as bar:
+    with calm_blas(getattr(problem, "work", np.inf)), Bar(loop.name, rounds, progress) as bar:
         try:
             while not loop.stopped:
                 loop.evaluate(last=loop.k >= rounds)

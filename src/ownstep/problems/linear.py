@@ -106,6 +106,11 @@ class LinearModel(ABC):
         return self.features * self.outputs
 
     @property
+    def work(self) -> float:
+        """Multiplications in one product with A."""
+        return float(self._A.nnz if sp.issparse(self._A) else self._A.size) * self.outputs
+
+    @property
     def dtype(self) -> Any:
         """Of the arithmetic."""
         return self._A.dtype

@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from ownstep.errors import OwnstepError
 from ownstep.problems.linear import LinearModel
+from ownstep.threads import calm_blas
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,11 @@ def optimum(problem: LinearModel, tolerance: float = 1e-11, max_steps: int = 100
     Stops when ||grad f|| <= ``tolerance`` max(1, ||grad f(0)||), or when rounding allows no further decrease.
     With strong convexity mu the value is then within ||grad f||^2 / (2 mu) of the minimum.
     """
+    with calm_blas(problem.work):
+        return _newton(problem, tolerance, max_steps)
+
+
+def _newton(problem: LinearModel, tolerance: float, max_steps: int) -> Optimum:
     x = problem.x0().astype(float)
     weights = problem.weights
     losses, gradient = problem.mix(x, weights)
