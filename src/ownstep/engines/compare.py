@@ -125,6 +125,7 @@ def compare(
             progress=progress,
             name=name,
             seed=seed,
+            search_target=goal,
         )
         if histories[name].stopped.startswith("interrupted"):
             raise KeyboardInterrupt

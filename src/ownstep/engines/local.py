@@ -48,6 +48,7 @@ def run(
     progress: bool | None = None,
     name: str | None = None,
     seed: int = 0,
+    search_target: float | None = None,
 ) -> History:
     """Run a method on a problem and record every round.
 
@@ -63,7 +64,7 @@ def run(
         history is the one an unbroken run would have given.
     progress : draw a progress bar; only on a terminal by default.
     name : label of the history; the method by default.
-    seed : of the search behind ``GD("tuned")``; nothing else here is random.
+    seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
 
     Returns
     -------
@@ -76,7 +77,8 @@ def run(
     if getattr(method, "step", None) == "tuned":
         from ownstep.engines.tuning import tune_step
 
-        tuned = tune_step(problem, rounds, devices=devices, x0=x0, target=target, seed=seed, progress=progress)
+        goal = target if search_target is None else search_target
+        tuned = tune_step(problem, rounds, devices=devices, x0=x0, target=goal, seed=seed, progress=progress)
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
     start = _start(problem, x0)
     loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning)

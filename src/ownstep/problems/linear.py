@@ -9,6 +9,7 @@ factor a row, and one product with A and one with A^T serve any number of device
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -163,10 +164,19 @@ class LinearModel(ABC):
         out: Array = (self._At @ (curved.T * scale).T).ravel() + self._ridge(v)
         return out
 
+    def reweighted(self, weights: ArrayLike) -> LinearModel:
+        """The same data with other weights, scaled to sum to one.
+
+        With weights w_i / L_i its minimiser is the point that the local phase converges to.
+        """
+        w = np.asarray(weights, float)
+        other = copy(self)
+        other.weights = device_weights(w / w.sum(), len(self.counts))
+        return other
+
     def only(self, device: int) -> LinearModel:
         """The same problem with the data of one device alone: its minimiser is x_i*."""
-        alone = object.__new__(type(self))
-        alone.__dict__.update(self.__dict__)
+        alone = copy(self)
         block = self.block(device)
         alone._A, alone._y = self._A[block], self._y[block]
         alone._At = sp.csr_array(alone._A.T) if sp.issparse(alone._A) else alone._A.T
