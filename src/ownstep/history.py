@@ -99,7 +99,8 @@ class History:
         scale = self.value[0] - optimum
         if not scale > 0:
             raise InvalidInput(f"f* = {optimum!r} is not below f(x0) = {self.value[0]!r}")
-        return (self.value - optimum) / scale
+        gap: NDArray[np.float64] = (self.value - optimum) / scale
+        return gap
 
     def rounds_to(self, tolerance: float, optimum: float) -> int | None:
         """The first k whose relative gap is at most ``tolerance``; None if it was never reached."""
@@ -134,14 +135,17 @@ class History:
     def save(self, path: str | os.PathLike[str]) -> tuple[Path, Path]:
         """Write ``path.npz`` (arrays) and ``path.json`` (the rest); no pickle. Returns both paths."""
         base = Path(path)
-        arrays = {f"column_{c}": v for c, v in self.columns.items()} | {"x": self.x, "best_x": self.best_x}
+        arrays: dict[str, Any] = {f"column_{c}": v for c, v in self.columns.items()} | {
+            "x": self.x,
+            "best_x": self.best_x,
+        }
         if self.took_part is not None:
             arrays["took_part"] = self.took_part
         npz, text = base.with_name(base.name + ".npz"), base.with_name(base.name + ".json")
         try:
             base.parent.mkdir(parents=True, exist_ok=True)
             with write_atomically(npz) as file:
-                np.savez_compressed(file, **arrays)
+                np.savez_compressed(file, allow_pickle=False, **arrays)
             with write_atomically(text) as file:
                 file.write(json.dumps(self.to_dict(series=False), indent=1).encode())
         except OSError as error:

@@ -183,7 +183,9 @@ RULES: dict[str, Callable[..., Partition]] = {
 _NEEDS_ROWS = {"by_norm", "by_eigenvalue"}
 
 
-def make(rule: str, rows: Any, labels: ArrayLike, devices: int | None = None, seed: int = 0, **options: Any) -> Partition:
+def make(
+    rule: str, rows: Any, labels: ArrayLike, devices: int | None = None, seed: int = 0, **options: Any
+) -> Partition:
     """Call the rule of that name with the arguments it takes, out of all that are known."""
     if rule not in RULES:
         raise unknown_name("partition", rule, RULES)

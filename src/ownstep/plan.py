@@ -161,4 +161,3 @@ def plan(weights: ArrayLike, smoothness: Smoothness, mu: ArrayLike = 0.0, names:
         np.asarray(weights, float), smoothness.values, np.asarray(mu, float), tuple(names), smoothness.pooled
     )
     return Plan(devices, smoothness)
-

@@ -28,7 +28,7 @@ COLOURS = {
 }
 DASHES = {"GD 1/L": "--"}  # often on top of GD 1/L-bar
 _SPARE = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#444444", "#F0E442")
-STYLE = {
+STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -45,7 +45,11 @@ def colour(label: str, index: int = 0) -> str:
 
 
 def new_figure(
-    columns: int, rows: int = 1, width: float = 4.2, height: float = 3.2, ratios: Sequence[float] | None = None
+    columns: int,
+    rows: int = 1,
+    width: float = 4.2,
+    height: float = 3.2,
+    ratios: Sequence[float] | None = None,
 ) -> tuple[Figure, Any]:
     """A figure in the house style and its axes, as a (rows, columns) array; ``ratios`` of the columns' widths."""
     import matplotlib as mpl
@@ -55,7 +59,7 @@ def new_figure(
         return figure, figure.subplots(rows, columns, squeeze=False, width_ratios=ratios)
 
 
-def finish(ax: Axes, title: str, x: str, y: str, legend: str | None = None) -> None:
+def finish(ax: Axes, title: str, x: str, y: str, legend: Any = None) -> None:
     """Title and axis labels in the house style; ``legend`` is a location, or ``outside`` for the right edge."""
     ax.set_title(title, loc="left", fontsize=10, fontweight="bold")
     ax.set_xlabel(x)
@@ -66,7 +70,7 @@ def finish(ax: Axes, title: str, x: str, y: str, legend: str | None = None) -> N
         ax.legend(loc=legend, fontsize=8, frameon=False)
 
 
-def convergence(ax: Axes, comparison: Comparison, title: str = "", legend: str | None = "outside") -> None:
+def convergence(ax: Axes, comparison: Comparison, title: str = "", legend: Any = "outside") -> None:
     """Relative gap of every method against rounds, with Algorithm 1's switch marked."""
     for i, (name, history) in enumerate(comparison.histories.items()):
         gap = np.where(history.value > comparison.optimum, history.gap(comparison.optimum), np.nan)

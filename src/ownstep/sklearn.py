@@ -136,4 +136,3 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 __all__ = ["OwnStepClassifier"]
-

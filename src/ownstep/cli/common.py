@@ -21,9 +21,7 @@ from ownstep.problems import LinearModel, logistic
 Json = Annotated[bool, typer.Option("--json", help="Print one json document instead of tables.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Data = Annotated[str, typer.Argument(help="Dataset: breast_cancer, digits, w8a, mnist or cifar10.")]
-Split = Annotated[
-    str, typer.Option("--partition", help="by_norm, by_eigenvalue, by_label, dirichlet, shards or iid.")
-]
+Split = Annotated[str, typer.Option("--partition", help="by_norm, by_eigenvalue, by_label, dirichlet, shards or iid.")]
 Count = Annotated[int | None, typer.Option("--devices", help="How many devices; by_label: one a class by default.")]
 Mu = Annotated[float, typer.Option(help="Weight of the L2 term mu/2 ||x||^2.")]
 Measure = Annotated[str, typer.Option(help="How smoothness is measured: exact or trace.")]
@@ -32,7 +30,13 @@ Rows = Annotated[int | None, typer.Option(help="Use only the first so many sampl
 
 
 def build(
-    name: str, rule: str, devices: int | None, mu: float, seed: int, alpha: float = 0.1, rows: int | None = None
+    name: str,
+    rule: str,
+    devices: int | None,
+    mu: float,
+    seed: int,
+    alpha: float = 0.1,
+    rows: int | None = None,
 ) -> tuple[LinearModel, Partition]:
     """The logistic problem of a named dataset, split as asked."""
     table, labels = load(name).table()

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from ownstep.cli.common import Alpha, Count, Data, Json, Measure, Mu, Rows, Seed, Split, build, console, emit, show_plan
+from ownstep.cli.common import (
+    Alpha,
+    Count,
+    Data,
+    Json,
+    Measure,
+    Mu,
+    Rows,
+    Seed,
+    Split,
+    build,
+    console,
+    emit,
+    show_plan,
+)
 from ownstep.engines import describe
 
 

@@ -9,7 +9,20 @@ import typer
 
 from ownstep import plots
 from ownstep.cli.common import (
-    Alpha, Count, Data, Json, Measure, Mu, Rows, Seed, Split, build, console, emit, show_comparison, show_plan,
+    Alpha,
+    Count,
+    Data,
+    Json,
+    Measure,
+    Mu,
+    Rows,
+    Seed,
+    Split,
+    build,
+    console,
+    emit,
+    show_comparison,
+    show_plan,
 )  # fmt: skip
 from ownstep.engines import Bernoulli, Comparison, compare, describe, run
 from ownstep.engines.participation import Missing
@@ -61,7 +74,9 @@ def run_(
     partition: Split = "by_norm",
     devices: Count = None,
     rounds: Rounds = 1000,
-    step: Annotated[str | None, typer.Option(help="For gd and the like: mean, true, matched, tuned or a number.")] = None,
+    step: Annotated[
+        str | None, typer.Option(help="For gd and the like: mean, true, matched, tuned or a number.")
+    ] = None,
     switch: Annotated[str | None, typer.Option(help="For own_step: plateau, never, at:ROUND or norm:EPS.")] = None,
     weights: Annotated[str, typer.Option(help="For own_step: samples, or uniform as the paper prints it.")] = "samples",
     mu: Mu = 1e-3,

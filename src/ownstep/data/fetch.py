@@ -144,8 +144,8 @@ def _keep(part: Path, remote: Remote, target: Path) -> None:
             with zipfile.ZipFile(part) as archive, archive.open(remote.member) as member:
                 _copy(member, out)
         else:
-            with tarfile.open(part) as archive:
-                found = archive.extractfile(remote.member)
+            with tarfile.open(part) as bundle:
+                found = bundle.extractfile(remote.member)
                 if found is None:
                     raise KeyError(remote.member)
                 _copy(found, out)

@@ -25,15 +25,12 @@ def save(path: Path, state: Any, about: dict[str, Any], columns: dict[str, NDArr
     """Write a checkpoint; ``about`` is plain data, ``columns`` are arrays."""
     arrays, plain = flatten(state)
     header = json.dumps({"about": about, "state": plain})
+    everything: dict[str, Any] = {"header": np.frombuffer(header.encode(), np.uint8)}
+    everything |= {f"state/{k}": v for k, v in arrays.items()} | {f"column/{k}": v for k, v in columns.items()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(path) as file:
-            np.savez(
-                file,
-                header=np.frombuffer(header.encode(), np.uint8),
-                **{f"state/{k}": v for k, v in arrays.items()},
-                **{f"column/{k}": v for k, v in columns.items()},
-            )
+            np.savez(file, allow_pickle=False, **everything)
     except OSError as error:
         raise OwnstepError(f"cannot write the checkpoint {str(path)!r}: {error}") from error
 

@@ -85,13 +85,9 @@ def run(
     if checkpoint is not None and Path(checkpoint).exists():
         loop.resume(Path(checkpoint))
     saved = time.monotonic()
-    with calm_blas(getattr(problem, "work", np.inf)), Bar(loop.name, rounds, progress) as bar:
+    with calm_blas(problem.work), Bar(loop.name, rounds, progress) as bar:
         try:
-            while not loop.stopped:
-                loop.evaluate(last=loop.k >= rounds)
-                loop.judge(rounds, target, gradient_tolerance)
-                if loop.stopped:
-                    break
+            while not loop.finished(rounds, target, gradient_tolerance):
                 loop.advance()
                 bar.update(loop.k, f"f = {loop.columns['value'][-1]:.6g}")
                 if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -135,7 +131,7 @@ class _Loop:
         self.fingerprint = self.settings | {"data": _digest(devices.weights, devices.L, x0)}
         self.settings |= extra
 
-    def evaluate(self, last: bool) -> None:
+    def evaluate(self) -> None:
         """Ask, evaluate, and record what the round sees; nothing moves yet."""
         began = time.perf_counter()
         ask, point = self.method.ask(self.state), self.method.point(self.state)
@@ -152,11 +148,11 @@ class _Loop:
         row = {
             "value": value,
             "gradient_norm": gradient_norm,
-            "phase": "end" if last else progress.phase,
-            "step": np.nan if last else progress.step,
-            "participants": 0 if last else sent,
-            "bytes_up": 0 if last else up * sent,
-            "bytes_down": 0 if last else down * sent,
+            "phase": progress.phase,
+            "step": progress.step,
+            "participants": sent,
+            "bytes_up": up * sent,
+            "bytes_down": down * sent,
             "seconds": time.perf_counter() - began,
         }
         for column, entry in row.items():
@@ -165,8 +161,9 @@ class _Loop:
             self.best_x, self.best_value = point, value
         self.present = present
 
-    def judge(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> None:
-        """Decide whether the iterate just evaluated is the last."""
+    def finished(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
+        """Evaluate the present iterate, and say whether it is the last."""
+        self.evaluate()
         value, first = self.columns["value"][-1], self.columns["value"][0]
         gradient_norm = self.columns["gradient_norm"][-1]
         if not np.isfinite(value):
@@ -182,6 +179,7 @@ class _Loop:
             self._stop(f"||grad f(x)|| = {gradient_norm:.3g} is at most {gradient_tolerance:g}")
         elif self.k >= rounds:
             self._stop(f"all {rounds} rounds done")
+        return bool(self.stopped)
 
     def advance(self) -> None:
         """Tell the method; the round is complete."""
@@ -194,8 +192,8 @@ class _Loop:
         """Ctrl-C: forget a half-evaluated round and stop at the iterate the last complete one left."""
         for entries in self.columns.values():
             del entries[self.k :]
-        self.evaluate(last=True)
-        self.stopped = f"interrupted after {self.k} rounds"
+        self.evaluate()
+        self._stop(f"interrupted after {self.k} rounds")
 
     def save(self, path: Path) -> None:
         """Write a checkpoint of the last complete round."""
@@ -225,7 +223,15 @@ class _Loop:
         who = np.asarray(self.took_part, bool) if self.participation is not None else None
         x = np.asarray(self.method.point(self.state))
         return History(
-            self.name, columns, x, np.asarray(self.best_x), self.stopped, watch.fired, watch.why, who, self.settings
+            self.name,
+            columns,
+            x,
+            np.asarray(self.best_x),
+            self.stopped,
+            watch.fired,
+            watch.why,
+            who,
+            self.settings,
         )
 
     def _answer(self, ask: Ask) -> tuple[Answer, NDArray[np.float64], float, NDArray[np.bool_]]:
@@ -236,7 +242,12 @@ class _Loop:
                 raise InvalidInput(f"{self.settings['method']} needs every device's gradient: no partial participation")
             gradients = self.problem.gradients(ask.x)
             losses, gradient = self.problem.mix(self.method.point(self.state), weights)
-            return Answer(value=float(weights @ losses), gradients=gradients), losses, norm(gradient), everyone
+            return (
+                Answer(value=float(weights @ losses), gradients=gradients),
+                losses,
+                norm(gradient),
+                everyone,
+            )
         present = everyone if self.participation is None else self.participation.present(self.k, len(weights))
         mix = ask.mix if self.participation is None else effective_mix(
             ask.mix, weights, present, self.participation.missing
@@ -245,7 +256,7 @@ class _Loop:
         if np.ptp(ratio) <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = norm(total) / abs(float(ratio[0])) if ratio[0] else np.nan
-        elif getattr(self.problem, "many_sums_at_once", False):
+        elif self.problem.many_sums_at_once:
             losses, both = self.problem.mix(ask.x, np.column_stack([mix, weights]))
             total, gradient_norm = np.ascontiguousarray(both[:, 0]), norm(both[:, 1])
         else:
@@ -257,11 +268,22 @@ class _Loop:
 
     def _stop(self, why: str) -> None:
         self.stopped = why
-        for column, last in {"phase": "end", "step": np.nan, "participants": 0, "bytes_up": 0, "bytes_down": 0}.items():
+        for column, last in {
+            "phase": "end",
+            "step": np.nan,
+            "participants": 0,
+            "bytes_up": 0,
+            "bytes_down": 0,
+        }.items():
             self.columns[column][-1] = last
 
 
-_DTYPES: dict[str, Any] = {"phase": "U6", "participants": np.int64, "bytes_up": np.int64, "bytes_down": np.int64}
+_DTYPES: dict[str, Any] = {
+    "phase": "U6",
+    "participants": np.int64,
+    "bytes_up": np.int64,
+    "bytes_down": np.int64,
+}
 
 
 def _start(problem: Problem, x0: Any) -> Any:

@@ -16,7 +16,10 @@ Missing = Literal["rescale", "drop"]
 class Participation(Protocol):
     """A rule for who takes part, and what happens to the share of those who do not."""
 
-    missing: Missing
+    @property
+    def missing(self) -> Missing:
+        """What happens to the share of the absent."""
+        ...
 
     def present(self, k: int, devices: int) -> NDArray[np.bool_]:
         """Who takes part in round k; the same for the same k, so that a resumed run repeats it."""

@@ -56,7 +56,7 @@ class OwnStep:
         return Ask(state.x, self._mix(state))
 
     def tell(self, state: OwnStepState, answer: Answer) -> OwnStepState:
-        """x - sum; nothing else."""
+        """X - sum; nothing else."""
         x, k = state.x - answer.sum, state.k + 1
         if state.watch.fired is not None:
             return replace(state, x=x, k=k)

@@ -33,7 +33,9 @@ def load_experiment(name: str) -> Any:
     return import_module(f"ownstep.paper.{EXPERIMENTS[name]}")
 
 
-def conduct(name: str, folder: Path, quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
+def conduct(
+    name: str, folder: Path, quick: bool = False, seed: int = 0, progress: bool | None = None
+) -> dict[str, Any]:
     """Run an experiment and write its data and figure below ``folder``; returns claim, verdict and file names."""
     experiment = load_experiment(name)
     result = experiment.run(quick=quick, seed=seed, progress=progress)

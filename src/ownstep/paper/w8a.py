@@ -22,17 +22,19 @@ from ownstep.partition import squared_norms
 from ownstep.problems import BinaryLogistic, optimum
 from ownstep.smoothness import Smoothness, exact, trace
 
-CLAIM = "On W8A, splitting by label, norm or eigenvalue needs substantially fewer iterations than GD on the pooled data."
+CLAIM = (
+    "On W8A, splitting by label, norm or eigenvalue needs substantially fewer iterations than GD on the pooled data."
+)
 
 SETTINGS = (
     ("rows", "400: 200 of label -1 with squared norm < 10, 200 of label +1 with > 6", "the same, and all 49,749",
      "a subset chosen by norm and label is the most favourable case"),
-    ("which rows", "not said", "drawn with the seed", "the first 200 have far smaller norms than the paper's L_1 = 1.0"),
+    ("which rows", "not said", "drawn with the seed", "the first 200 have far smaller norms than the paper's L_1"),
     ("mu", "0.01", "0.01 on the subset, 0.001 on all rows", "0.001 leaves room for acceleration to show"),
     ("L_i", "mean over samples of ||a||^2/4 + mu", "the same on the subset, the largest eigenvalue on all rows",
      "the remark describes the eigenvalue, the figure shows the mean"),
     ("x0", "random, radius 100 (labels) or 10", "the same on the subset, the origin on all rows", "the usual start"),
-    ("switch", "at iteration 400 of 800", "the same on the subset, Plateau on all rows", "no round is known beforehand"),
+    ("switch", "at iteration 400 of 800", "the same on the subset, Plateau on all rows", "nobody knows the round"),
     ("weights", "1/N", "samples and uniform", "1/N minimises another function when devices differ in size"),
     ("baselines", "GD with the mean of the L_i", "and GD at 1/L, matched, tuned; Nesterov", "see the README"),
 )  # fmt: skip
@@ -86,7 +88,15 @@ def _arm(
     methods: dict[str, Method] = {"Algorithm 1": OwnStep(switch), UNIFORM: OwnStep(switch, weights="uniform")}
     methods |= {name: m for name, m in baselines().items() if name != "Algorithm 1"}
     comparison = compare(
-        problem, methods, rounds, smoothness=measured, x0=x0, tolerances=LEVELS, full=full, seed=seed, progress=progress
+        problem,
+        methods,
+        rounds,
+        smoothness=measured,
+        x0=x0,
+        tolerances=LEVELS,
+        full=full,
+        seed=seed,
+        progress=progress,
     )
     return {
         "plan": comparison.plan.to_dict(),
@@ -172,7 +182,15 @@ def figure(result: dict[str, Any]) -> Figure:
             for ax, column in ((row[0], "gap"), (row[2], "gradient_norm")):
                 ours, uniform = arm["series"]["Algorithm 1"], arm["series"][UNIFORM]
                 ax.plot(ours["round"], ours[column], color=shade, lw=2.4, label=f"Algorithm 1 ({rule})", zorder=3)
-                ax.plot(uniform["round"], uniform[column], color=shade, lw=1.6, ls=":", zorder=3, label="  uniform weights")
+                ax.plot(
+                    uniform["round"],
+                    uniform[column],
+                    color=shade,
+                    lw=1.6,
+                    ls=":",
+                    zorder=3,
+                    label="  uniform weights",
+                )
         for name in ("GD 1/L-bar", "GD 1/L", "GD matched step", "GD tuned", "Nesterov"):
             series = arms["by_norm"]["series"][name]
             for ax, column in ((row[0], "gap"), (row[2], "gradient_norm")):

@@ -14,17 +14,30 @@ Array = NDArray[np.floating[Any]]
 class Problem(Protocol):
     """What is minimised. ``mix`` is one pass over the data whatever the number of devices."""
 
-    weights: NDArray[np.float64]
-    """w_i, positive and summing to one."""
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """w_i, positive and summing to one."""
+        ...
 
-    names: tuple[str, ...]
-    """One label a device."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One label a device."""
+        ...
 
-    dim: int
-    """Length of x."""
+    @property
+    def dim(self) -> int:
+        """Length of x."""
+        ...
 
-    many_sums_at_once: bool
-    """Whether further columns of a mix come nearly free, so that an engine may measure ||grad f|| with them."""
+    @property
+    def many_sums_at_once(self) -> bool:
+        """Whether further columns of a mix come nearly free, so that an engine may measure ||grad f|| with them."""
+        ...
+
+    @property
+    def work(self) -> float:
+        """Multiplications in one product with the data, for the choice of BLAS threads."""
+        ...
 
     @property
     def strong_convexity(self) -> float:

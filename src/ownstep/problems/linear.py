@@ -229,4 +229,3 @@ def _checked_rows(rows: Any, dtype: Any) -> Any:
     if not np.isfinite(data).all():
         raise InvalidInput(f"features must be finite, got {data[~np.isfinite(data)].flat[0]}")
     return A
-

@@ -34,12 +34,15 @@ def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
     values = [_top(problem, [i], np.ones(1), seed) for i in range(len(problem.counts))]
     pooled = _top(problem, range(len(problem.counts)), problem.weights, seed)
     return Smoothness(
-        np.array(values), problem.curvature_kind, "largest eigenvalue of the Hessian bound, by Lanczos", pooled
+        np.array(values),
+        problem.curvature_kind,
+        "largest eigenvalue of the Hessian bound, by Lanczos",
+        pooled,
     )
 
 
 def trace(problem: LinearModel) -> Smoothness:
-    """kappa mean_j ||a_j||^2 + mu, the mean over samples of each one's own constant.
+    """Kappa mean_j ||a_j||^2 + mu, the mean over samples of each one's own constant.
 
     An upper bound, since a trace is at least the largest eigenvalue. It is what the paper's Fig. 2b shows.
     """
@@ -77,8 +80,11 @@ def lanczos(product: Callable[[NDArray[Any]], NDArray[Any]], dim: int, seed: int
     start = np.random.default_rng(seed).standard_normal(dim)
     try:
         top = eigsh(
-            LinearOperator((dim, dim), matvec=product, dtype=float),  # type: ignore[call-overload]
-            k=1, which="LA", v0=start, return_eigenvectors=False,
+            LinearOperator((dim, dim), matvec=product, dtype=float),
+            k=1,
+            which="LA",
+            v0=start,
+            return_eigenvectors=False,
         )
     except ArpackError as error:
         raise OwnstepError(f"Lanczos did not converge on the Hessian bound: {error}") from error
