@@ -4,7 +4,7 @@
 >>> data = ownstep.load("digits")
 >>> rows, labels = data.table()
 >>> split = ownstep.partition.by_norm(rows, devices=2)
->>> problem = ownstep.logistic(rows, labels, split, mu=1e-3)
+>>> problem = ownstep.logistic_regression(rows, labels, split, mu=1e-3)
 >>> history = ownstep.run(ownstep.OwnStep(), problem, rounds=50)
 >>> history.rounds
 50
@@ -14,24 +14,32 @@ Names are loaded when first used: importing the package is quick and brings in n
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ownstep.lazy import lazily
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ownstep import data, engines, methods, partition, plots, problems, smoothness
+    from ownstep import data, engines, methods, partition, plan, plots, problems, smoothness
     from ownstep.data import load
     from ownstep.engines import Bernoulli, Comparison, compare, run
     from ownstep.errors import InvalidInput, OwnstepError
     from ownstep.history import History
     from ownstep.methods import GD, At, HeavyBall, Nesterov, Never, NormBelow, OwnStep, Plateau
-    from ownstep.plan import Devices, Plan, plan
-    from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, logistic, optimum
+    from ownstep.plan import Devices, Plan
+    from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, logistic_regression, optimum
     from ownstep.smoothness import Smoothness, measure
 
-_ROOMS = ("data", "engines", "methods", "partition", "plots", "problems", "smoothness")
 _NAMES = {
+    "data": ".data",
+    "engines": ".engines",
+    "methods": ".methods",
+    "partition": ".partition",
+    "plan": ".plan",
+    "plots": ".plots",
+    "problems": ".problems",
+    "smoothness": ".smoothness",
     "load": "data",
     "Bernoulli": "engines",
     "Comparison": "engines",
@@ -50,27 +58,21 @@ _NAMES = {
     "Plateau": "methods",
     "Devices": "plan",
     "Plan": "plan",
-    "plan": "plan",
     "BinaryLogistic": "problems",
     "LeastSquares": "problems",
     "MultinomialLogistic": "problems",
-    "logistic": "problems",
+    "logistic_regression": "problems",
     "optimum": "problems",
     "Smoothness": "smoothness",
     "measure": "smoothness",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"ownstep.{name}")
-    if name in _NAMES:
-        return getattr(import_module(f"ownstep.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'ownstep' has no attribute {name!r}")
+__getattr__ = lazily(__name__, _NAMES)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_ROOMS, *_NAMES])
+    return sorted([*globals(), *_NAMES])
 
 
 __all__ = [
@@ -97,7 +99,7 @@ __all__ = [
     "data",
     "engines",
     "load",
-    "logistic",
+    "logistic_regression",
     "measure",
     "methods",
     "optimum",

@@ -18,7 +18,7 @@ from ownstep.engines import describe, run
 from ownstep.errors import InvalidInput
 from ownstep.history import History
 from ownstep.methods import OwnStep, parse_switch
-from ownstep.problems import logistic
+from ownstep.problems import logistic_regression
 
 
 class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -83,7 +83,9 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise ValueError(f"This solver needs at least 2 classes, the data has one class: {self.classes_[0]!r}")
         n = X.shape[0]
-        problem = logistic(X, codes, self._split(X, codes), mu=1 / (self.C * n), intercept=self.fit_intercept)
+        problem = logistic_regression(
+            X, codes, self._split(X, codes), mu=1 / (self.C * n), intercept=self.fit_intercept
+        )
         plan = describe(problem)
         self.history_: History = run(
             OwnStep(parse_switch(self.switch)), problem, self.max_iter, devices=plan.devices,

@@ -16,7 +16,7 @@ from ownstep.data import load
 from ownstep.engines import Comparison
 from ownstep.partition import Partition
 from ownstep.plan import Plan
-from ownstep.problems import LinearModel, logistic
+from ownstep.problems import LinearModel, logistic_regression
 
 Json = Annotated[bool, typer.Option("--json", help="Print one json document instead of tables.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
@@ -44,7 +44,7 @@ def build(
         table, labels = table[: whole_number("--rows", rows, 1)], labels[:rows]
     options = {"alpha": alpha} if rule == "dirichlet" else {}
     split = partitions.make(rule, table, labels, devices, seed, **options)
-    return logistic(table, labels, split, mu=mu), split
+    return logistic_regression(table, labels, split, mu=mu), split
 
 
 def emit(data: Any) -> None:

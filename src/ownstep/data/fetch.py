@@ -16,8 +16,6 @@ import zipfile
 from pathlib import Path
 from typing import IO, Any
 
-from platformdirs import user_cache_path
-
 from ownstep.data.sources import Remote, Source
 from ownstep.errors import OwnstepError
 from ownstep.files import write_atomically
@@ -30,6 +28,8 @@ TIMEOUT = 30
 
 def cache_folder() -> Path:
     """Where downloads are kept: the platform's cache folder for this user."""
+    from platformdirs import user_cache_path
+
     return user_cache_path("ownstep") / "data"
 
 

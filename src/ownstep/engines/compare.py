@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ownstep.engines.local import describe, run
 from ownstep.engines.participation import Participation
@@ -13,9 +13,10 @@ from ownstep.errors import InvalidInput
 from ownstep.history import History
 from ownstep.methods import GD, Method, Nesterov, OwnStep
 from ownstep.plan import Plan
-from ownstep.problems.linear import LinearModel
-from ownstep.problems.optimum import optimum as solve
 from ownstep.smoothness import Smoothness
+
+if TYPE_CHECKING:
+    from ownstep.problems.linear import LinearModel
 
 TOLERANCES = (1e-2, 1e-4, 1e-6)
 
@@ -106,7 +107,12 @@ def compare(
     if not chosen:
         raise InvalidInput("compare needs at least one method, got none")
     made = describe(problem, smoothness)
-    best = solve(problem).value if optimum is None else optimum
+    if optimum is None:
+        from ownstep.problems.reference import optimum as solve
+
+        best = solve(problem).value
+    else:
+        best = optimum
     start = problem.value(problem.x0() if x0 is None else x0)
     if not start > best:
         raise InvalidInput(f"the start is already optimal: f(x0) = {start!r}, f* = {best!r}")

@@ -81,7 +81,7 @@ class MultinomialLogistic(LinearModel):
         return out
 
 
-def logistic(rows: Any, labels: ArrayLike, *args: Any, **kwargs: Any) -> LinearModel:
+def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, **kwargs: Any) -> LinearModel:
     """:class:`BinaryLogistic` for two classes, :class:`MultinomialLogistic` for more."""
     model = BinaryLogistic if len(_classes(np.asarray(labels))) == 2 else MultinomialLogistic
     return model(rows, labels, *args, **kwargs)

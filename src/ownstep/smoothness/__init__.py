@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ownstep.errors import unknown_name
+from ownstep.lazy import lazily
 from ownstep.smoothness.base import Kind, Smoothness
 
 if TYPE_CHECKING:
@@ -23,11 +23,7 @@ def measure(how: str, problem: Any) -> Smoothness:
     return result
 
 
-def __getattr__(name: str) -> Any:
-    # The result type is needed everywhere, the solvers behind a measurement only when one is made.
-    if name in MEASURES:
-        return getattr(import_module(f"ownstep.smoothness.{MEASURES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+# The result type is needed everywhere, the solvers behind a measurement only when one is made.
+__getattr__ = lazily(__name__, MEASURES)
 
 __all__ = ["MEASURES", "Kind", "Smoothness", "exact", "measure", "trace"]
