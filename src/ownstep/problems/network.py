@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -28,7 +28,19 @@ from ownstep.problems.graphs import Replay
 from ownstep.problems.penalties import Penalty
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-Augment = Callable[[Tensor, np.random.Generator], Tensor]
+
+
+class Augment(Protocol):
+    """A random change of a batch's inputs, drawn on the host and applied on the device."""
+
+    def draw(self, rng: np.random.Generator, samples: int) -> NDArray[np.int64]:
+        """A few whole numbers for every sample."""
+        ...
+
+    def apply(self, inputs: Tensor, drawn: Tensor) -> Tensor:
+        """The changed inputs."""
+        ...
+
 
 LOSSES: dict[str, Loss] = {
     "cross_entropy": lambda z, y: F.cross_entropy(z, y, reduction="none"),
@@ -69,7 +81,7 @@ class Network:
     weights : w_i; the share of samples |D_i|/|D| by default.
     batch : :class:`PerDevice`, :class:`Pooled` or :class:`Stratified`; the full batch by default. With a batch,
         values and gradients are the batch's.
-    augment : (inputs, generator) -> inputs, applied to every batch with a generator made from (seed, round).
+    augment : a random change of every batch, such as :class:`CropFlip`, drawn from (seed, round).
     chunk : samples in one pass; fewer save memory and change the result by rounding alone.
     device, dtype : where and in which precision; the CPU and the model's own by default.
     autocast : a lower precision such as ``torch.bfloat16`` for the model's matrix products alone.
@@ -153,7 +165,7 @@ class Network:
             "samples": len(self.targets),
             "penalty": repr(self.penalty),
             "batch": repr(self.batch),
-            "augmented": self.augment is not None,
+            "augment": repr(self.augment),
             "dtype": str(self.dtype),
             "autocast": None if self.autocast is None else str(self.autocast),
             "batch_seed": self.seed if self.batch is not None else None,
@@ -175,6 +187,11 @@ class Network:
     def begin_round(self, k: int) -> None:
         """Look at the batch of round k from now on."""
         self.round = k
+
+    def augmentation(self, k: int) -> NDArray[np.int64]:
+        """What the augmentation of round k's batch was drawn to be."""
+        assert self.augment is not None and self.dealer is not None
+        return self.augment.draw(np.random.default_rng([self.seed, k, 1]), self.dealer.size)
 
     def value(self, x: Tensor) -> float:
         """f(x), on the round's batch if there is one."""
@@ -244,7 +261,8 @@ class Network:
             at = self._batch_indices()
             inputs = tuple(t[at] for t in self.parts[0])
             if self.augment is not None:
-                inputs = (self.augment(inputs[0], np.random.default_rng([self.seed, self.round, 1])), *inputs[1:])
+                drawn = torch.as_tensor(self.augmentation(self.round)).to(self.device)
+                inputs = (self.augment.apply(inputs[0], drawn), *inputs[1:])
             arguments += (self.device_of[at], self.targets[at], *inputs)
         sums, penalty, total = self._pass(*arguments)
         host = torch.cat([sums, penalty.reshape(1)]).cpu().numpy()
