@@ -9,11 +9,11 @@ from ownstep.lazy import lazily
 from ownstep.smoothness.base import Kind, Smoothness
 
 if TYPE_CHECKING:
-    from ownstep.smoothness.differences import Region, Sampled, differences
-    from ownstep.smoothness.power import Curvature, Snapshots, along, power
+    from ownstep.smoothness.sampled import Region, Sampled, differences
+    from ownstep.smoothness.hessian import Curvature, Snapshots, along, power
     from ownstep.smoothness.spectrum import exact, trace
 
-MEASURES = {"exact": "spectrum", "trace": "spectrum", "differences": "differences", "power": "power"}
+MEASURES = {"exact": "spectrum", "trace": "spectrum", "differences": "sampled", "power": "hessian"}
 """Every way to measure, by name, and the module of this package that holds it."""
 
 
@@ -26,11 +26,11 @@ def measure(how: str, problem: Any) -> Smoothness:
 
 
 _MORE = {
-    "Region": "differences",
-    "Sampled": "differences",
-    "Curvature": "power",
-    "Snapshots": "power",
-    "along": "power",
+    "Region": "sampled",
+    "Sampled": "sampled",
+    "Curvature": "hessian",
+    "Snapshots": "hessian",
+    "along": "hessian",
 }
 
 # The result type is needed everywhere, the solvers behind a measurement only when one is made.

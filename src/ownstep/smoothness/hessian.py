@@ -23,7 +23,7 @@ from ownstep.checks import whole_number
 from ownstep.errors import InvalidInput, OwnstepError, unknown_name
 from ownstep.problems.network import Network
 from ownstep.smoothness.base import Smoothness
-from ownstep.smoothness.differences import Region, Sampled, _in_precision, _require_network, differences
+from ownstep.smoothness.sampled import Region, Sampled, _in_precision, _require_network, differences
 
 Product = Callable[[Tensor], Tensor]
 

@@ -160,8 +160,6 @@ def _fixed_batch(
 
     Devices with fewer samples are filled up with repeats of share zero.
     """
-    if len(problem.parts) > 1:
-        raise InvalidInput(f"differences needs inputs in one piece, got {len(problem.parts)} blocks; use power")
     m = int(problem.counts.max()) if samples is None else whole_number("samples", samples, 1)
     m = min(m, int(problem.counts.max()))
     index, share = np.zeros((len(problem.counts), m), np.intp), np.zeros((len(problem.counts), m))
@@ -170,10 +168,26 @@ def _fixed_batch(
         index[i, :taken] = np.random.default_rng([seed, i]).choice(problem.partition.indices(i), taken, replace=False)
         share[i, :taken] = 1 / taken
     at = torch.as_tensor(index, device=problem.device)
-    inputs = tuple(t[at].to(dtype) if t.is_floating_point() else t[at] for t in problem.parts[0])
+    inputs = tuple(t.to(dtype) if t.is_floating_point() else t for t in _gather(problem, at))
     targets = problem.targets[at]
     targets = targets.to(dtype) if targets.is_floating_point() else targets
     return inputs, targets, torch.as_tensor(share, dtype=dtype, device=problem.device)
+
+
+def _gather(problem: Network, at: Tensor) -> tuple[Tensor, ...]:
+    """Inputs of the samples ``at`` (devices, m); blocks of different lengths are filled up with zeros."""
+    if len(problem.parts) == 1:
+        return tuple(t[at] for t in problem.parts[0])
+    starts = np.cumsum([0] + [len(part[0]) for part in problem.parts])
+    wide = [max(part[j].shape[1] for part in problem.parts) for j in range(len(problem.parts[0]))]
+    out = tuple(
+        t.new_zeros(at.numel(), w, *t.shape[2:]) for t, w in zip(problem.parts[0], wide, strict=True)
+    )  # fmt: skip
+    for row, sample in enumerate(at.ravel().tolist()):
+        block = int(np.searchsorted(starts, sample, side="right")) - 1
+        for whole, part in zip(out, problem.parts[block], strict=True):
+            whole[row, : part.shape[1]] = part[sample - int(starts[block])]
+    return tuple(t.unflatten(0, at.shape) for t in out)
 
 
 def _in_precision(problem: Network, dtype: torch.dtype) -> Network:
