@@ -24,6 +24,8 @@ app = typer.Typer(
 )
 for module in (demo, data, plan, run, paper):
     module.register(app)
+INTERRUPTED = 130
+"""Exit code after Ctrl-C; typer turns the interrupt into it."""
 
 
 def _version(wanted: bool) -> None:
@@ -45,6 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns errors into one clear line and an exit code."""
     try:
         code = app(args=arguments, standalone_mode=False)
+        if code == INTERRUPTED:
+            print("ownstep: interrupted; a run with --checkpoint goes on when started again", file=sys.stderr)
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
@@ -53,9 +57,6 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, 2)
     except OwnstepError as error:
         _fail(error, 1)
-    except (KeyboardInterrupt, click.Abort):
-        print("ownstep: interrupted", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

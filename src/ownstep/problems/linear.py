@@ -140,11 +140,11 @@ class LinearModel(ABC):
         if c.ndim == 1:
             weighted = slope * (scale if slope.ndim == 1 else scale[:, None])
             total = (self._At @ weighted).ravel()
-            return self._losses(x, loss), total + c.sum() * self._ridge(x)
+            return self._losses(x, loss), total + float(c.sum()) * self._ridge(x)
         slope = slope.reshape(len(slope), -1)
         weighted = (slope[:, :, None] * scale[:, None, :]).reshape(len(slope), -1)
         totals = (self._At @ weighted).reshape(self.dim, c.shape[1])
-        return self._losses(x, loss), totals + np.outer(self._ridge(x), c.sum(axis=0))
+        return self._losses(x, loss), totals + np.outer(self._ridge(x), c.sum(axis=0).astype(self.dtype))
 
     def gradients(self, x: Array) -> Array:
         """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
