@@ -94,7 +94,7 @@ class CropFlip:
 
 def pixels(images: NDArray[np.uint8]) -> Tensor:
     """Images as a model takes them: (n, channels, height, width) in [0, 1]."""
-    scaled = torch.from_numpy(np.ascontiguousarray(images)).float() / 255
+    scaled = torch.from_numpy(np.array(images)).float() / 255
     return scaled[:, None] if scaled.ndim == 3 else scaled
 
 
