@@ -58,10 +58,8 @@ def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dic
 
 def _arms(found: dict[str, Any]) -> dict[str, Any]:
     return {
-        f"{size} images a class, {kind}" if size == "500" else f"all images, {kind}": arm
-        for size, part in found.items()
-        for kind, arm in part["arms"].items()
-    }
+        f"{part['samples']:,} images, {kind}": arm for part in found.values() for kind, arm in part["arms"].items()
+    }  # fmt: skip
 
 
 def experiment(
@@ -82,8 +80,12 @@ def experiment(
     looks: int = 20,
     clock: neural.Clock | None = None,
     say: neural.Say = lambda text: None,
+    keep: neural.Keep = lambda so_far: None,
 ) -> dict[str, Any]:
-    """All runs as plain data; stops cleanly, keeping whole runs, when the clock runs out."""
+    """All runs as plain data; stops cleanly, keeping whole runs, when the clock runs out.
+
+    ``keep`` is given what there is after every seed.
+    """
     import torch
 
     from ownstep.engines import run as run_method
@@ -95,6 +97,7 @@ def experiment(
     test_x = pixels(test_images[:test]).to(device)
     test_y = torch.as_tensor(test_labels[:test].astype(np.int64)).to(device)
     arms: dict[str, Any] = {kind: {"runs": []} for kind in constants}
+    out: dict[str, Any] = {"arms": {}}
     longest = 0.0
     for seed in seeds:
         began = clock.spent
@@ -129,11 +132,12 @@ def experiment(
             {"seed": int(seed), "differences": measured.to_dict(), "products": smooth.to_dict()}
         )
         longest = max(longest, clock.spent - began)
-    return {
-        "arms": {k: a for k, a in arms.items() if a["runs"]},
-        "samples": len(at), "rounds": rounds, "switch": switch, "draws": draws, "replay": problem._pass.note,
-        "seconds": clock.spent,
-    }  # fmt: skip
+        out = {
+            "arms": arms, "samples": len(at), "rounds": rounds, "switch": switch, "draws": draws,
+            "samples_for_L": samples, "replay": problem.replay_note, "seconds": clock.spent,
+        }  # fmt: skip
+        keep(out)
+    return out
 
 
 def choose(labels: NDArray[Any], per_class: int | None, seed: int) -> NDArray[np.intp]:

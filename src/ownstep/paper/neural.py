@@ -24,6 +24,7 @@ WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
 
 Say = Callable[[str], None]
+Keep = Callable[[dict[str, Any]], None]
 
 
 class Clock:

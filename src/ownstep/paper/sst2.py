@@ -74,8 +74,12 @@ def experiment(
     autocast: Any = None,
     clock: neural.Clock | None = None,
     say: neural.Say = lambda text: None,
+    keep: neural.Keep = lambda so_far: None,
 ) -> dict[str, Any]:
-    """All runs as plain data; stops cleanly, keeping whole runs, when the clock runs out."""
+    """All runs as plain data; stops cleanly, keeping whole runs, when the clock runs out.
+
+    ``keep`` is given what there is after every seed.
+    """
     import torch
 
     from ownstep.engines import run as run_method
@@ -89,6 +93,7 @@ def experiment(
     y, test_y = np.asarray(labels)[order], torch.as_tensor(np.asarray(test_labels)[test_order]).to(device)
     say(f"frozen layers run once over {len(y)} sentences in {clock.spent:.1f} s, {len(blocks.parts)} blocks")
     arms: dict[str, Any] = {kind: {"runs": []} for kind in constants}
+    out: dict[str, Any] = {"arms": {}}
     longest = 0.0
     for seed in seeds:
         began = clock.spent
@@ -128,11 +133,12 @@ def experiment(
                 }
             )  # fmt: skip
         longest = max(longest, clock.spent - began)
-    return {
-        "arms": {k: a for k, a in arms.items() if a["runs"]},
-        "samples": len(y), "tokens": int(sum(p[1].sum() for p in blocks.parts)), "rounds": rounds, "draws": draws,
-        "autocast": str(autocast), "replay": problem._pass.note, "seconds": clock.spent,
-    }  # fmt: skip
+        out = {
+            "arms": arms, "samples": len(y), "tokens": int(sum(p[1].sum() for p in blocks.parts)), "rounds": rounds,
+            "draws": draws, "autocast": str(autocast), "replay": problem.replay_note, "seconds": clock.spent,
+        }  # fmt: skip
+        keep(out)
+    return out
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

@@ -171,6 +171,11 @@ class Network:
             "batch_seed": self.seed if self.batch is not None else None,
         }
 
+    @property
+    def replay_note(self) -> str:
+        """Whether the pass is replayed as a CUDA graph, and if not, why."""
+        return self._pass.note
+
     def x0(self) -> Tensor:
         """The model's parameters as they were given."""
         return self.layout.join(dict(self.model.named_parameters()))

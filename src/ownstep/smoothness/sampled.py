@@ -25,10 +25,11 @@ from torch import Tensor
 from ownstep.checks import whole_number
 from ownstep.errors import InvalidInput, unknown_name
 from ownstep.problems.network import Network
+from ownstep.problems.stack import layouts, stacked_forward
 from ownstep.progress import Bar
 from ownstep.smoothness.base import Smoothness
 
-MEMORY = {"cpu": 2**28, "cuda": 2**34}
+MEMORY = {"cpu": 2**28, "cuda": 2**35}
 """Bytes of activations and gradients one vectorised pass may hold, roughly."""
 
 
@@ -88,6 +89,7 @@ def differences(
     products: bool = False,
     dtype: torch.dtype = torch.float64,
     chunk: int | None = None,
+    layout: str | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Sampled:
@@ -104,6 +106,8 @@ def differences(
     products : use exact Hessian-vector products, the limit epsilon -> 0, in place of differences.
     dtype : of the arithmetic.
     chunk : draws in one vectorised pass; chosen from the memory there is by default. Changes nothing else.
+    layout : how many models are run at once, see :mod:`ownstep.problems.stack`; on a GPU ``"unfold"`` where the
+        model allows it, ``"vmap"`` elsewhere.
     """
     _require_network(problem)
     whole_number("draws", draws, 1)
@@ -116,17 +120,25 @@ def differences(
     model = _in_precision(problem, dtype)
     weights = torch.as_tensor(problem.weights, dtype=dtype, device=problem.device)
     centre = 0 if region.centre is None else torch.as_tensor(region.centre).to(problem.device, dtype)
-    size = _chunk(problem, inputs, dtype) if chunk is None else whole_number("chunk", chunk, 1)
+    if layout is None:
+        layout = "unfold" if problem.device.type == "cuda" and "unfold" in layouts(problem.model) else "vmap"
+    size = _chunk(problem, inputs, dtype, layout) if chunk is None else whole_number("chunk", chunk, 1)
 
     def device_gradients(x: Tensor) -> Tensor:
         """(devices, dim): grad f_i(x) on the fixed samples."""
         one = torch.func.grad(model.loss_on)
         return torch.func.vmap(one, in_dims=(None, 0, 0, 0))(x, inputs, targets, shares)
 
-    def change(x: Tensor, v: Tensor) -> Tensor:
+    def all_gradients(xs: Tensor) -> Tensor:
+        """(draws, devices, dim)"""
+        if layout == "vmap":
+            return torch.func.vmap(device_gradients)(xs)
+        return _stacked_gradients(model, xs, inputs[0], targets, shares, layout)
+
+    def change(xs: Tensor, vs: Tensor) -> Tensor:
         if products:
-            return torch.func.jvp(device_gradients, (x,), (v,))[1]
-        return (device_gradients(x + epsilon * v) - device_gradients(x)) / epsilon
+            return torch.func.vmap(lambda x, v: torch.func.jvp(device_gradients, (x,), (v,))[1])(xs, vs)
+        return (all_gradients(xs + epsilon * vs) - all_gradients(xs)) / epsilon
 
     measure = _tensor_norms(problem) if norm == "tensors" else (lambda v: v.norm(dim=-1))
     generator = torch.Generator(device=problem.device)
@@ -135,7 +147,7 @@ def differences(
     with Bar("gradient differences", draws, progress) as bar:
         for start in range(0, draws, size):
             xs, vs = _draw(generator, seed, range(start, min(start + size, draws)), problem.dim, dtype)
-            changes = torch.func.vmap(change)(centre + region.scale * xs, vs)
+            changes = change(centre + region.scale * xs, vs)
             pooled = torch.einsum("i,kid->kd", weights, changes)
             found = torch.cat([measure(changes), measure(pooled)[:, None]], dim=1) / measure(vs)[:, None]
             ratios[start : start + len(xs)] = found.cpu().numpy()
@@ -212,10 +224,27 @@ def _tensor_norms(problem: Network) -> Any:
     return lambda v: sum(t.flatten(v.ndim - 1).norm(dim=-1) for t in problem.layout.split(v).values())
 
 
-def _chunk(problem: Network, inputs: tuple[Tensor, ...], dtype: torch.dtype) -> int:
-    """Draws that fit: a guess of a hundred times the inputs, and six gradients a device, for each."""
+def _stacked_gradients(
+    model: Network, xs: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor, layout: str
+) -> Tensor:
+    """The gradient of every device at every draw: one backward pass over draws x devices models."""
+    draws, devices = len(xs), len(shares)
+    x = xs.repeat_interleave(devices, 0).requires_grad_()
+    tensors = model.layout.split(x)
+    data = inputs.expand(draws, *inputs.shape).flatten(0, 1)
+    out = stacked_forward(model.model, tensors, data, layout)
+    losses = model.loss(out.flatten(0, 1), targets.expand(draws, *targets.shape).flatten(0, 2))
+    objective = (losses.view(draws, devices, -1) * shares).sum()
+    if model.penalty is not None:
+        objective = objective + model.penalty(tensors.values(), 1).sum()
+    (found,) = torch.autograd.grad(objective, x)
+    return found.view(draws, devices, -1)
+
+
+def _chunk(problem: Network, inputs: tuple[Tensor, ...], dtype: torch.dtype, layout: str) -> int:
+    """Draws that fit: a guess of so many times the inputs, and six gradients a device, for each."""
     wide = torch.finfo(dtype).bits // 8
-    each = 100 * sum(t.numel() for t in inputs) * wide + 6 * len(problem.counts) * problem.dim * wide
+    each = (800 if layout == "unfold" else 100) * sum(t.numel() for t in inputs) * wide + 6 * len(problem.counts) * problem.dim * wide
     return max(1, int(MEMORY.get(problem.device.type, 2**28) // each))
 
 
