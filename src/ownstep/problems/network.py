@@ -48,6 +48,7 @@ LOSSES: dict[str, Loss] = {
 }
 """Per-sample losses by name: a classifier's, and half the squared error."""
 
+CPU_CHUNK = 256
 PROBE = 3
 """Samples looked at when a problem is made, to see whether the loss is per sample."""
 
@@ -82,7 +83,8 @@ class Network:
     batch : :class:`PerDevice`, :class:`Pooled` or :class:`Stratified`; the full batch by default. With a batch,
         values and gradients are the batch's.
     augment : a random change of every batch, such as :class:`CropFlip`, drawn from (seed, round).
-    chunk : samples in one pass; fewer save memory and change the result by rounding alone.
+    chunk : samples in one pass; fewer save memory and change the result by rounding alone. By default everything
+        on a GPU, and 256 on a CPU, whose cache they fit.
     device, dtype : where and in which precision; the CPU and the model's own by default.
     autocast : a lower precision such as ``torch.bfloat16`` for the model's matrix products alone.
     channels_last : convolution weights in channels-last order, faster on tensor cores.
@@ -146,8 +148,9 @@ class Network:
         if self.dealer is not None:
             given = self.dealer.per_device
             self.divisor = self.dealer.size * share if given is None else np.asarray(given, float)
-        self.chunk = None if chunk is None else whole_number("chunk", chunk, 1)
+        self.chunk = (CPU_CHUNK if self.device.type == "cpu" else None) if chunk is None else whole_number("chunk", chunk, 1)
         self._drawn: int | None = None
+        self._last_mix: tuple[NDArray[np.float64], float, Tensor, Tensor] | None = None
         self._pass = Replay(self._whole if batch is None else self._weighted, graph and self.chunk is None)
         self._probe()
 
@@ -257,10 +260,7 @@ class Network:
             start = stop
 
     def _evaluate(self, x: Tensor, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Tensor]:
-        # The largest coefficient is taken out, so that what is summed has the size of an ordinary loss.
-        scale = float(np.abs(c).max()) or 1.0
-        coefficients = torch.as_tensor(c / scale / self.divisor, dtype=self.dtype, device=self.device)
-        share = torch.as_tensor(c.sum() / scale, dtype=self.dtype, device=self.device)
+        scale, coefficients, share = self._scaled(c)
         arguments: tuple[Tensor, ...] = (self._vector(x), coefficients, share)
         if self.dealer is not None:
             at = self._batch_indices()
@@ -272,6 +272,18 @@ class Network:
         sums, penalty, total = self._pass(*arguments)
         host = torch.cat([sums, penalty.reshape(1)]).cpu().numpy()
         return host[:-1] / self.divisor + host[-1], total * scale
+
+    def _scaled(self, c: NDArray[np.float64]) -> tuple[float, Tensor, Tensor]:
+        """The mix in the form a pass wants it; sent to the device only when it differs from the last one.
+
+        The largest coefficient is taken out, so that what is summed has the size of an ordinary loss.
+        """
+        if self._last_mix is None or not np.array_equal(self._last_mix[0], c):
+            scale = float(np.abs(c).max()) or 1.0
+            coefficients = torch.as_tensor(c / scale / self.divisor, dtype=self.dtype, device=self.device)
+            share = torch.as_tensor(c.sum() / scale, dtype=self.dtype, device=self.device)
+            self._last_mix = (c.copy(), scale, coefficients, share)
+        return self._last_mix[1:]
 
     def _whole(self, x: Tensor, coefficients: Tensor, share: Tensor) -> tuple[Tensor, ...]:
         """The pass over all data, block by block."""
