@@ -24,7 +24,7 @@ from ownstep.pep.solve import Limits, Objective, Solution, limits, objective, so
 from ownstep.pep.symbolic import Trace, trace
 from ownstep.plan import Devices
 
-MARGINS = (1e-10, 3e-9, 1e-7)
+MARGINS = (5e-10, 3e-9, 3e-8, 1e-6)
 """How far inside their sets solutions are asked to be; the next one is tried where a proof came out short."""
 
 
@@ -190,8 +190,12 @@ class _Search:
         for hub in chosen:
             pairs.add(hub_pairs(self.gram, hub))
         for attempt in range(effort + 1):
-            rows = conditions(self.gram, pairs.array())
-            found = self._solve(rows)
+            try:
+                found = self._solve(conditions(self.gram, pairs.array()))
+            except OwnstepError:
+                if self.best is None:
+                    raise
+                break  # a larger problem that fails takes nothing away from the bound already proved
             if self._gap() <= tolerance or attempt == effort:
                 break
             hub = last if last not in chosen else worst_point(self.gram, found, chosen)
@@ -202,17 +206,20 @@ class _Search:
 
     def _solve(self, rows: Conditions) -> Solution:
         """One solve and its check; keeps the best proof and the worst instance."""
-        for self.margin in range(self.margin, len(MARGINS)):
+        failure = "it was not called"
+        for self.margin in range(max(self.margin - 1, 0), len(MARGINS)):
             self.solves += 1
-            found = solve(self.gram, rows, self.target, self.radii, margin=MARGINS[self.margin])
+            try:
+                found = solve(self.gram, rows, self.target, self.radii, margin=MARGINS[self.margin])
+            except OwnstepError as error:
+                failure = str(error)
+                continue
             proof = repair(self.gram, rows, self.target, self.radii, found)
             if proof.slack > 0:
                 break
+            failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {proof.slack:.2g}"
         else:
-            self.margin = len(MARGINS) - 1
-            raise OwnstepError(
-                f"the solver's answer ({found.status}) proves nothing: its slack has an eigenvalue of {proof.slack:.2g}"
-            )
+            raise OwnstepError(f"the semidefinite solver failed: {failure}")
         if self.best is None or proof.bound < self.best[0].bound:
             self.best = (proof, rows)
         predicted = float(np.sum(self.target.matrix * found.gram) + self.target.values @ found.values)

@@ -121,7 +121,7 @@ def build(
             x[c, own, columns.z(c)] = 1.0
             v[c, own] = -tilts[c] - group.mu * x[c, own]
     points = np.stack([p @ atoms for p in trace.points])
-    sizes = expected_sizes(trace, groups, r0, rstar if local_optima else 0.0)
+    sizes = expected_sizes(trace, groups, r0, rstar if local_optima else 0.0, evaluate_final=evaluate_final)
     names, scale = columns.names, columns.scales(groups, sizes, r0, rstar)
     if trace.shared:
         names, scale, change = _swap(columns, groups, points[:, 0], scale, sizes)
@@ -170,9 +170,9 @@ class _Columns:
 
     def scales(self, groups: list[Group], sizes: Sizes, r0: float, rstar: float) -> Array:
         scale = np.full(len(self), float(r0))
-        for k, size in enumerate(sizes.evaluated(self.labels)):
+        for k in range(self.labels):
             for c in self.free:
-                scale[self.v(c, k)] = (groups[c].L - groups[c].mu) * size
+                scale[self.v(c, k)] = sizes.slopes[c, k]
         for c, column in self._s.items():
             bound = min(g.weight * g.L for g in groups) / groups[c].weight
             scale[column] = max(bound, groups[c].mu) * rstar
@@ -220,18 +220,17 @@ def _assemble(
     evaluate_final: bool,
     local_optima: bool,
 ) -> Gram:
-    labels = len(sizes.asks) + int(evaluate_final)
-    at = sizes.evaluated(labels)
+    labels = sizes.slopes.shape[1]
     triples, value_scale, difference_scale = [], [], []
     for c, group in enumerate(groups):
         curvature = group.L - group.mu
         value = np.full(x.shape[1], -1)
         if not group.quadratic:
             value[1:] = len(value_scale) + np.arange(x.shape[1] - 1)
-            value_scale += [curvature * size**2 for size in at] + [curvature * rstar**2] * local_optima
+            value_scale += [*sizes.values[c]] + [curvature * rstar**2] * local_optima
         x_d = v_d = scale_d = None
         if group.twins:
-            x_d, v_d, scale_d = _differences(group, at, rstar)
+            x_d, v_d, scale_d = _differences(group, sizes.slopes[c], rstar)
             x_d, v_d = x_d * scale_d, v_d * scale_d
         triples.append(
             Triples(_names(labels, local_optima), x[c] * scale, v[c] * scale, x_d, v_d, value, curvature)
@@ -256,9 +255,9 @@ def _names(labels: int, local_optima: bool) -> tuple[str, ...]:
     return ("*", *(str(k) for k in range(labels)), *(["own"] if local_optima else []))
 
 
-def _differences(group: Group, sizes: list[float], rstar: float) -> tuple[Array, Array, Array]:
+def _differences(group: Group, slopes: Array, rstar: float) -> tuple[Array, Array, Array]:
     """Twins share every point but their own minimiser: columns v^0, v^1, ..., s, z of their differences."""
-    labels = len(sizes)
+    labels = len(slopes)
     free = labels if not group.quadratic else 0
     width = free + 1 + int(not group.quadratic)
     x, v = np.zeros((labels + 2, width)), np.zeros((labels + 2, width))
@@ -270,4 +269,4 @@ def _differences(group: Group, sizes: list[float], rstar: float) -> tuple[Array,
     x[-1, s + 1] = 1.0
     v[-1] = -np.eye(width)[s] - group.mu * x[-1]
     curvature = group.L - group.mu
-    return x, v, np.array([*(curvature * size for size in sizes), math.sqrt(group.L * curvature) * rstar, rstar])
+    return x, v, np.array([*slopes, math.sqrt(group.L * curvature) * rstar, rstar])

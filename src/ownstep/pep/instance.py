@@ -105,18 +105,19 @@ def recover(
 ) -> Instance:
     """Build the instance behind a solution, scale it into both radii, and run the method on it."""
     mean, apart = _factor(found.gram), [_factor(block) for block in found.differences]
-    x0 = gram.start[0] @ mean
+    values = found.values * gram.value_scale
+    x0, losses = _build(devices, gram, values, mean, apart, 1.0)
     length = float(np.linalg.norm(x0))
     factor = r0 / length if length > 0 else 1.0
-    x0, losses = _build(devices, gram, found.values * gram.value_scale, mean, apart, 1.0)
     residual = 0.0
     if gram.local_optima:
-        residual = max(_gradient_at_own(loss) for loss in losses)
-        reach = max(_reach(loss) for loss in losses)
+        reached = [_own_minimiser(loss) for loss in losses]
+        residual = factor * max(slope for _, slope in reached)
+        reach = max(distance for distance, _ in reached)
         factor = min(factor, rstar / reach) if reach > 0 else factor
-    x0, losses = _build(devices, gram, found.values * gram.value_scale, mean, apart, factor)
+    x0, losses = _build(devices, gram, values, mean, apart, factor)
     error, points = replay(method, devices, x0, losses, rounds, metric)
-    return Instance(x0, losses, error, predicted, points, factor * residual, metric)
+    return Instance(x0, losses, error, predicted, points, residual, metric)
 
 
 def replay(
@@ -262,13 +263,28 @@ def _loss(
     return LocalLoss(members, shape, tilt, x[-1] if own else None)
 
 
-def _gradient_at_own(loss: LocalLoss) -> float:
-    return 0.0 if loss.minimiser is None else float(np.linalg.norm(loss.gradient(loss.minimiser)))
+def _own_minimiser(loss: LocalLoss) -> tuple[float, float]:
+    """How far from x* the true minimiser of f_i is, and how large the gradient is where the search for it ended.
 
-
-def _reach(loss: LocalLoss) -> float:
-    """How far from x* the true minimiser of f_i can be: strong convexity turns a gradient into a distance."""
-    if loss.minimiser is None:
-        return 0.0
-    error = _gradient_at_own(loss) / loss.shape.mu if loss.shape.mu > 0 else 0.0
-    return float(np.linalg.norm(loss.minimiser)) + error
+    Rounding leaves a small gradient at the recovered minimiser. Steps of Barzilai and Borwein, on a function that is
+    quadratic piece by piece, remove it; strong convexity turns what is left into a distance.
+    """
+    x = loss.minimiser
+    if x is None:
+        return 0.0, 0.0
+    slope = loss.gradient(x)
+    goal = 1e-12 * loss.shape.L * float(np.linalg.norm(x))
+    step = 1 / loss.shape.L
+    best = (float(np.linalg.norm(slope)), x)
+    for _ in range(60):
+        if best[0] <= goal:
+            break
+        moved = x - step * slope
+        new = loss.gradient(moved)
+        change, turn = moved - x, new - slope
+        bend = float(change @ turn)
+        step = float(change @ change) / bend if bend > 0 else 1 / loss.shape.L
+        x, slope = moved, new
+        best = min(best, (float(np.linalg.norm(slope)), x), key=lambda found: found[0])
+    size, x = best
+    return float(np.linalg.norm(x)) + (size / loss.shape.mu if loss.shape.mu > 0 else 0.0), size

@@ -21,26 +21,45 @@ Array = NDArray[np.float64]
 SMALLEST = 1e-7
 """No unit is smaller than this fraction of the largest: beyond, squares leave the range of doubles' digits."""
 
+LEAST_SLOPE = 0.3
+"""Gradients are expected to be at least this fraction of what smoothness allows at their point."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Expected norms of the points asked about (one a round) and of the answers x^0, ..., x^K."""
+    """Expected sizes: of the answers x^0, ..., x^K, and of what devices see where gradients are taken.
 
-    asks: Array
+    Parameters
+    ----------
+    points : ||x^k||, k = 0, ..., K.
+    slopes : ||v_c^k||, a row for each group, a column for each point where gradients are taken.
+    values : phi_c^k, likewise.
+    """
+
     points: Array
-
-    def evaluated(self, labels: int) -> list[float]:
-        """Of the points where gradients are taken: all asked about, then x^K when it is evaluated too."""
-        return [*map(float, self.asks), float(self.points[-1])][:labels]
+    slopes: Array
+    values: Array
 
 
-def expected_sizes(trace: Trace, groups: list[Group], r0: float, rstar: float) -> Sizes:
-    """Largest norms over one-dimensional quadratics h_c = q_c/2 x^2 with q_c from mu_c to L_c, tilted or not."""
-    asks, points = _run(trace, groups, *_scenarios(groups, rstar), r0)
-    asked = np.array([np.abs(x).max() for x in asks])
+def expected_sizes(trace: Trace, groups: list[Group], r0: float, rstar: float, *, evaluate_final: bool) -> Sizes:
+    """Largest sizes over one-dimensional quadratics h_c = q_c/2 x^2 with q_c from mu_c to L_c, tilted or not."""
+    q, s = _scenarios(groups, rstar)
+    asks, points = _run(trace, groups, q, s, r0)
+    evaluated = asks + [points[-1]] * evaluate_final
+    excess = q - np.array([[g.mu] for g in groups])
+    span = np.array([[g.L - g.mu] for g in groups])
+    shape = (len(groups), len(evaluated))
+    slopes = np.array([np.abs(excess * x).max(axis=1) for x in evaluated]).reshape(shape[::-1]).T
+    values = np.array([(excess * x**2).max(axis=1) for x in evaluated]).reshape(shape[::-1]).T
     reached = np.array([np.abs(x).max() for x in points])
-    floor = SMALLEST * max(reached.max(), asked.max(initial=0.0))
-    return Sizes(np.maximum(asked, floor), np.maximum(reached, floor))
+    visited = np.array([np.abs(x).max() for x in evaluated])
+    slopes = np.maximum(slopes, LEAST_SLOPE * span * visited)
+    values = np.maximum(values, LEAST_SLOPE * span * visited**2)
+    largest = max(float(reached.max()), *(float(np.abs(x).max()) for x in evaluated)) if evaluated else r0
+    floor = SMALLEST * largest
+    return Sizes(
+        np.maximum(reached, floor), np.maximum(slopes, span * floor), np.maximum(values, span * floor**2)
+    )
 
 
 def _run(trace: Trace, groups: list[Group], q: Array, s: Array, x0: float) -> tuple[list[Array], list[Array]]:
@@ -67,7 +86,7 @@ def _scenarios(groups: list[Group], rstar: float) -> tuple[Array, Array]:
     mu = np.array([g.mu for g in groups])
     span = np.array([g.L for g in groups]) - mu
     weight = np.array([g.weight for g in groups])
-    shares = [np.full(len(groups), t) for t in (0.0, 0.05, 0.2, 0.5, 0.8, 1.0)]
+    shares = [np.full(len(groups), t) for t in (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0)]
     if len(groups) > 1:
         shares += [one for row in np.eye(len(groups)) for one in (row, 1 - row)]
     curvatures, tilts = [], []

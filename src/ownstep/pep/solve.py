@@ -171,10 +171,10 @@ def solve(
     answer = clarabel.DefaultSolver(quadratic, cost, matrix, np.concatenate(right), cones, settings).solve()
     status = str(answer.status)
     if status not in USABLE:
-        raise OwnstepError(f"the semidefinite solver stopped without an answer: {status}")
+        raise OwnstepError(f"it stopped without an answer ({status})")
     dual, z = np.asarray(answer.x), np.asarray(answer.z)
     if not (np.isfinite(dual).all() and np.isfinite(z).all()):
-        raise OwnstepError(f"the semidefinite solver returned no finite numbers ({status})")
+        raise OwnstepError(f"it returned no finite numbers ({status})")
     at = len(target.values)
     values = -z[:at]
     at += variables
