@@ -1,0 +1,112 @@
+"""Divide and descend: every device takes its own step, then all take a common one.
+
+>>> import ownstep
+>>> data = ownstep.load("digits")
+>>> rows, labels = data.table()
+>>> split = ownstep.partition.by_norm(rows, devices=2)
+>>> problem = ownstep.logistic_regression(rows, labels, split, mu=1e-3)
+>>> history = ownstep.run(ownstep.OwnStep(), problem, rounds=50)
+>>> history.rounds
+50
+
+Names are loaded when first used: importing the package is quick and brings in neither torch nor flwr.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ownstep.lazy import lazily
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ownstep import data, engines, methods, partition, plan, plots, problems, smoothness
+    from ownstep.data import load
+    from ownstep.engines import Bernoulli, Comparison, compare, run
+    from ownstep.errors import InvalidInput, OwnstepError
+    from ownstep.history import History
+    from ownstep.methods import GD, At, HeavyBall, Nesterov, Never, NormBelow, OwnStep, Plateau
+    from ownstep.plan import Devices, Plan
+    from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, logistic_regression, optimum
+    from ownstep.smoothness import Smoothness, measure
+
+_NAMES = {
+    "data": ".data",
+    "engines": ".engines",
+    "methods": ".methods",
+    "partition": ".partition",
+    "plan": ".plan",
+    "plots": ".plots",
+    "problems": ".problems",
+    "smoothness": ".smoothness",
+    "load": "data",
+    "Bernoulli": "engines",
+    "Comparison": "engines",
+    "compare": "engines",
+    "run": "engines",
+    "InvalidInput": "errors",
+    "OwnstepError": "errors",
+    "History": "history",
+    "At": "methods",
+    "GD": "methods",
+    "HeavyBall": "methods",
+    "Nesterov": "methods",
+    "Never": "methods",
+    "NormBelow": "methods",
+    "OwnStep": "methods",
+    "Plateau": "methods",
+    "Devices": "plan",
+    "Plan": "plan",
+    "BinaryLogistic": "problems",
+    "LeastSquares": "problems",
+    "MultinomialLogistic": "problems",
+    "logistic_regression": "problems",
+    "optimum": "problems",
+    "Smoothness": "smoothness",
+    "measure": "smoothness",
+}
+
+
+__getattr__ = lazily(__name__, _NAMES)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_NAMES])
+
+
+__all__ = [
+    "GD",
+    "At",
+    "Bernoulli",
+    "BinaryLogistic",
+    "Comparison",
+    "Devices",
+    "HeavyBall",
+    "History",
+    "InvalidInput",
+    "LeastSquares",
+    "MultinomialLogistic",
+    "Nesterov",
+    "Never",
+    "NormBelow",
+    "OwnStep",
+    "OwnstepError",
+    "Plan",
+    "Plateau",
+    "Smoothness",
+    "compare",
+    "data",
+    "engines",
+    "load",
+    "logistic_regression",
+    "measure",
+    "methods",
+    "optimum",
+    "partition",
+    "plan",
+    "plots",
+    "problems",
+    "run",
+    "smoothness",
+]

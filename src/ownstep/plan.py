@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ownstep.checks import device_weights, finite_row
 from ownstep.errors import InvalidInput
 from ownstep.smoothness.base import Smoothness
 
 Array = NDArray[np.float64]
-
-WEIGHT_TOLERANCE = 1e-9
-"""How far the weights may sum from one before they are refused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +45,9 @@ class Devices:
     L_pooled: float | None = None
 
     def __post_init__(self) -> None:
-        weights, L = _row("weights", self.weights), _row("L", self.L)
+        L = finite_row("L", self.L)
+        weights = device_weights(self.weights, len(L))
         mu = np.broadcast_to(np.asarray(self.mu, float), L.shape).copy()
-        if len(weights) != len(L):
-            raise InvalidInput(f"{len(weights)} weights for {len(L)} smoothness constants: one of each a device")
-        if not (weights > 0).all():
-            raise InvalidInput(f"weights must be positive, got {weights.min():g}")
-        if abs(weights.sum() - 1) > WEIGHT_TOLERANCE:
-            raise InvalidInput(f"weights must sum to 1, they sum to {weights.sum():.12g}")
         if not (L > 0).all():
             raise InvalidInput(f"every smoothness constant L must be positive, got {L.min():g}")
         if (mu < 0).any():
@@ -168,12 +161,3 @@ def plan(weights: ArrayLike, smoothness: Smoothness, mu: ArrayLike = 0.0, names:
         np.asarray(weights, float), smoothness.values, np.asarray(mu, float), tuple(names), smoothness.pooled
     )
     return Plan(devices, smoothness)
-
-
-def _row(name: str, values: ArrayLike) -> Array:
-    row = np.atleast_1d(np.asarray(values, dtype=float))
-    if row.ndim != 1 or not len(row):
-        raise InvalidInput(f"{name} must be one number a device, got shape {row.shape}")
-    if not np.isfinite(row).all():
-        raise InvalidInput(f"{name} must be finite, got {row[~np.isfinite(row)][0]}")
-    return row

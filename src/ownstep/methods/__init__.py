@@ -1,0 +1,58 @@
+"""How the iterate moves: one file a family, every method written once as ask and tell."""
+
+from __future__ import annotations
+
+from ownstep.errors import InvalidInput, unknown_name
+from ownstep.methods.base import Answer, Ask, Method, Progress, Vector, norm
+from ownstep.methods.descent import GD, STEPS, HeavyBall, Nesterov
+from ownstep.methods.own_step import OwnStep
+from ownstep.methods.plateau import Plateau
+from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
+
+METHODS: dict[str, type] = {
+    "own_step": OwnStep,
+    "gd": GD,
+    "heavy_ball": HeavyBall,
+    "nesterov": Nesterov,
+}
+"""Every method by name. A new one is one file and one line here; the contract tests then run it."""
+
+
+def parse_switch(text: str) -> Switch:
+    """A switch from its command-line form: ``plateau``, ``never``, ``at:10`` or ``norm:1e-3``."""
+    name, _, argument = text.partition(":")
+    try:
+        if name == "plateau" and not argument:
+            return Plateau()
+        if name == "never" and not argument:
+            return Never()
+        if name == "at":
+            return At(int(argument))
+        if name == "norm":
+            return NormBelow(float(argument))
+    except ValueError as error:
+        raise InvalidInput(f"switch {text!r} cannot be read: {error}") from None
+    raise unknown_name("switch", text, ["plateau", "never", "at:ROUND", "norm:EPS"])
+
+
+__all__ = [
+    "GD",
+    "METHODS",
+    "STEPS",
+    "Answer",
+    "Ask",
+    "At",
+    "HeavyBall",
+    "Method",
+    "Nesterov",
+    "Never",
+    "NormBelow",
+    "OwnStep",
+    "Plateau",
+    "Progress",
+    "Switch",
+    "Vector",
+    "Watch",
+    "norm",
+    "parse_switch",
+]

@@ -70,7 +70,7 @@ class _Descent:
         return None
 
     def ask(self, state: DescentState) -> Ask:
-        """grad f at x."""
+        """Grad f at x."""
         return Ask(state.x, state.devices.weights)
 
     def point(self, state: DescentState) -> Vector:
@@ -114,7 +114,7 @@ class HeavyBall(_Descent):
     def _momentum(self, step: float, devices: Devices) -> float:
         if self.momentum is not None:
             return self.momentum
-        return float((1 - math.sqrt(min(1.0, step * (devices.weights @ devices.mu)))) ** 2)
+        return float((1 - math.sqrt(min(1.0, step * float(devices.weights @ devices.mu)))) ** 2)
 
     def tell(self, state: DescentState, answer: Answer) -> DescentState:
         """One gradient step and a share of the last move."""
@@ -146,7 +146,7 @@ class Nesterov(_Descent):
         return (1 - q) / (1 + q) if q > 0 else None
 
     def ask(self, state: DescentState) -> Ask:
-        """grad f at the extrapolated point y."""
+        """Grad f at the extrapolated point y."""
         return Ask(self._extrapolated(state), state.devices.weights)
 
     def tell(self, state: DescentState, answer: Answer) -> DescentState:

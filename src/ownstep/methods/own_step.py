@@ -24,8 +24,8 @@ class OwnStepState:
 
     @property
     def local(self) -> bool:
-        """Are the steps still the devices' own?"""
-        return self.watch.fired is None
+        """Is the coming round's step the devices' own?"""
+        return self.watch.fired is None and not self.watch.probing
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class OwnStep:
         return Ask(state.x, self._mix(state))
 
     def tell(self, state: OwnStepState, answer: Answer) -> OwnStepState:
-        """x - sum; nothing else."""
+        """X - sum; nothing else."""
         x, k = state.x - answer.sum, state.k + 1
-        if not state.local:
+        if state.watch.fired is not None:
             return replace(state, x=x, k=k)
-        watch = self.switch.observe(state.watch, k, answer.sum, answer.value, state.devices.L_bar)
+        watch = self.switch.observe(state.watch, k, answer.sum, answer.value, state.devices)
         return replace(state, x=x, k=k, watch=watch)
 
     def point(self, state: OwnStepState) -> Vector:
@@ -69,7 +69,8 @@ class OwnStep:
 
     def progress(self, state: OwnStepState) -> Progress:
         """Phase, and the mean step sum_i w_i alpha_i."""
-        return Progress("local" if state.local else "common", float(self._mix(state).sum()))
+        phase = "local" if state.local else "probe" if state.watch.probing else "common"
+        return Progress(phase, float(self._mix(state).sum()))
 
     def _mix(self, state: OwnStepState) -> NDArray[np.float64]:
         devices = state.devices

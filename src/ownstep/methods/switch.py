@@ -9,16 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ownstep.checks import whole_number
 from ownstep.errors import InvalidInput
 from ownstep.methods.base import Vector, norm
+from ownstep.plan import Devices
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What a switch has seen so far, and when and why it fired."""
+    """What a switch has seen so far, and when and why it fired.
+
+    Parameters
+    ----------
+    fired : the number of rounds before the common phase; None during the local one.
+    why : what made it fire.
+    probing : the coming round is a common one, tried within the local phase.
+    memory : whatever numbers the rule needs to remember.
+    """
 
     fired: int | None = None
     why: str = ""
+    probing: bool = False
     memory: tuple[float, ...] = ()
 
 
@@ -29,8 +40,8 @@ class Switch(Protocol):
         """Before the first round."""
         ...
 
-    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
-        """After the k-th local round (k = 1, 2, ...): it moved by -``move`` from a point of loss ``value``."""
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
+        """After round k = 1, 2, ... before the switch, which moved by -``move`` from a point of loss ``value``."""
         ...
 
 
@@ -41,7 +52,7 @@ class Never:
     def begin(self) -> Watch:
         return Watch()
 
-    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         return watch
 
 
@@ -52,13 +63,12 @@ class At:
     rounds: int
 
     def __post_init__(self) -> None:
-        if self.rounds != int(self.rounds) or self.rounds < 0:
-            raise InvalidInput(f"At(rounds) takes a whole number of at least 0, got {self.rounds!r}")
+        whole_number("At(rounds)", self.rounds, 0)
 
     def begin(self) -> Watch:
         return Watch(0, "no local rounds were asked for") if self.rounds == 0 else Watch()
 
-    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         return replace(watch, fired=k, why=f"{k} local rounds done") if k >= self.rounds else watch
 
 
@@ -79,6 +89,6 @@ class NormBelow:
     def begin(self) -> Watch:
         return Watch()
 
-    def observe(self, watch: Watch, k: int, move: Vector, value: float, L_bar: float) -> Watch:
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         size = norm(move)
         return replace(watch, fired=k, why=f"step {size:.3g} <= {self.eps:g}") if size <= self.eps else watch

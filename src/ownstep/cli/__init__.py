@@ -1,0 +1,66 @@
+"""The command line. One module a command; bad usage exits with 2, a failure with 1, Ctrl-C with 130."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+import ownstep
+from ownstep.cli import data, demo, paper, plan, run
+from ownstep.errors import InvalidInput, OwnstepError
+
+app = typer.Typer(
+    name="ownstep",
+    help="Divide and descend: every device takes its own step 1/L_i, then all take a common one.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (demo, data, plan, run, paper):
+    module.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ownstep {ownstep.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: runs a command and turns errors into one clear line and an exit code."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except InvalidInput as error:
+        _fail(error, 2)
+    except OwnstepError as error:
+        _fail(error, 1)
+    except (KeyboardInterrupt, click.Abort):
+        print("ownstep: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _fail(error: Exception, code: int) -> None:
+    print(f"ownstep: {error}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,98 @@
+"""What several commands share: their options, and how results reach the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ownstep import partition as partitions
+from ownstep.checks import whole_number
+from ownstep.data import load
+from ownstep.engines import Comparison
+from ownstep.partition import Partition
+from ownstep.plan import Plan
+from ownstep.problems import LinearModel, logistic_regression
+
+Json = Annotated[bool, typer.Option("--json", help="Print one json document instead of tables.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Data = Annotated[str, typer.Argument(help="Dataset: breast_cancer, digits, w8a, mnist or cifar10.")]
+Split = Annotated[str, typer.Option("--partition", help="by_norm, by_eigenvalue, by_label, dirichlet, shards or iid.")]
+Count = Annotated[int | None, typer.Option("--devices", help="How many devices; by_label: one a class by default.")]
+Mu = Annotated[float, typer.Option(help="Weight of the L2 term mu/2 ||x||^2.")]
+Measure = Annotated[str, typer.Option(help="How smoothness is measured: exact or trace.")]
+Alpha = Annotated[float, typer.Option(help="Concentration of --partition dirichlet.")]
+Rows = Annotated[int | None, typer.Option(help="Use only the first so many samples.")]
+
+
+def build(
+    name: str,
+    rule: str,
+    devices: int | None,
+    mu: float,
+    seed: int,
+    alpha: float = 0.1,
+    rows: int | None = None,
+) -> tuple[LinearModel, Partition]:
+    """The logistic problem of a named dataset, split as asked."""
+    table, labels = load(name).table()
+    if rows is not None:
+        table, labels = table[: whole_number("--rows", rows, 1)], labels[:rows]
+    options = {"alpha": alpha} if rule == "dirichlet" else {}
+    split = partitions.make(rule, table, labels, devices, seed, **options)
+    return logistic_regression(table, labels, split, mu=mu), split
+
+
+def emit(data: Any) -> None:
+    """Print plain data as json."""
+    typer.echo(json.dumps(data, indent=1))
+
+
+def console() -> Console:
+    """Where tables go: the terminal, or plain text when there is none."""
+    return Console(soft_wrap=False, highlight=False)
+
+
+def show_plan(plan: Plan, samples: Sequence[int], out: Console) -> None:
+    """Devices, constants, gain and verdict as a table."""
+    devices = plan.devices
+    kind = plan.smoothness.kind if plan.smoothness else ""
+    table = Table("device", "samples", "weight", f"L ({kind})", "step 1/L", box=None, header_style="bold")
+    shown = range(len(devices)) if len(devices) <= 12 else [*range(6), *range(len(devices) - 6, len(devices))]
+    for n, i in enumerate(shown):
+        if n and i != shown[n - 1] + 1:
+            table.add_row("...")
+        table.add_row(
+            devices.names[i], f"{samples[i]:,}", f"{devices.weights[i]:.4f}", f"{devices.L[i]:.5g}",
+            f"{1 / devices.L[i]:.5g}",
+        )  # fmt: skip
+    out.print(table)
+    true = "not measured" if devices.L_pooled is None else f"{devices.L_pooled:.5g}"
+    out.print(f"L-bar {devices.L_bar:.5g}   true L {true}   mean local step {devices.mean_step:.5g}")
+    out.print(f"predicted gain {devices.gain:.3f}")
+    out.print(plan.verdict)
+
+
+def show_comparison(comparison: Comparison, out: Console) -> None:
+    """Rounds to each tolerance, one row a method."""
+    levels = [f"{t:g}" for t in comparison.tolerances]
+    table = Table("method", "step", *[f"to {level}" for level in levels], "note", box=None, header_style="bold")
+    for column in table.columns[1 : 2 + len(levels)]:
+        column.justify = "right"
+    for row in comparison.rows():
+        notes = []
+        if row["switched_at"] is not None:
+            notes.append(f"switched after {row['switched_at']} rounds")
+        if row["search_rounds"]:
+            notes.append(f"found by a search of {row['search_rounds']:,} rounds")
+        if "diverged" in row["stopped"]:
+            notes.append("diverged")
+        counts = ["never" if row["rounds"][level] is None else f"{row['rounds'][level]:,}" for level in levels]
+        step = "" if row["step"] is None else f"{row['step']:.4g}"
+        table.add_row(row["method"], step, *counts, "; ".join(notes))
+    out.print(table)
+    out.print("rounds until (f - f*) / (f(x0) - f*) is at most the value above", style="dim")

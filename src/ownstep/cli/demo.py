@@ -1,0 +1,78 @@
+"""``ownstep demo``: the idea in a minute, on data that needs no network."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ownstep import plots
+from ownstep.cli.common import Json, Seed, build, console, emit, show_comparison, show_plan
+from ownstep.engines import Comparison, compare
+
+CASES = {
+    "breast cancer, split by norm": ("breast_cancer", "by_norm", 2),
+    "digits, split by norm": ("digits", "by_norm", 2),
+}
+MU, ROUNDS = 1e-2, 4000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(demo)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the histories.")] = Path("ownstep-demo"),
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Split two small datasets on purpose and race Algorithm 1 against every baseline.
+
+    Example: ownstep demo --out ownstep-demo
+    """
+    began = time.monotonic()
+    terminal = console()
+    results: dict[str, Comparison] = {}
+    for title, (name, rule, devices) in CASES.items():
+        problem, split = build(name, rule, devices, MU, seed)
+        results[title] = comparison = compare(problem, rounds=ROUNDS, seed=seed)
+        comparison.save(out / name)
+        if not as_json:
+            terminal.rule(f"[bold]{title}[/]", align="left", style="dim")
+            show_plan(comparison.plan, split.counts.tolist(), terminal)
+            terminal.print()
+            show_comparison(comparison, terminal)
+            terminal.print(summary(comparison) + "\n")
+    figure = plots.save(plots.demo(results), out / "demo.png")
+    if as_json:
+        data = {title: c.to_dict() | {"summary": summary(c)} for title, c in results.items()}
+        emit({"results": data, "figure": str(figure), "seconds": round(time.monotonic() - began, 2)})
+    else:
+        terminal.print(f"figure: {figure}    histories: {out}    ({time.monotonic() - began:.1f} s)")
+
+
+def summary(comparison: Comparison) -> str:
+    """One honest sentence: who was beaten at the middle tolerance, and who was not."""
+    middle = len(comparison.tolerances) // 2
+    at = f"{comparison.tolerances[middle]:g}"
+    ours = comparison.rounds("Algorithm 1")[middle]
+    if ours is None:
+        return f"Algorithm 1 did not reach {at} in the rounds it was given."
+    beaten, not_beaten = [], []
+    for name in comparison.histories:
+        theirs = comparison.rounds(name)[middle]
+        if name == "Algorithm 1":
+            continue
+        if theirs is None or theirs > ours:
+            beaten.append(name + (f" by {theirs / ours:.2f}x" if theirs is not None else ""))
+        else:
+            not_beaten.append(f"{name} ({theirs:,})")
+    parts = [f"To {at}, Algorithm 1 needs {ours:,} rounds"]
+    if beaten:
+        parts.append("it beats " + ", ".join(beaten))
+    if not_beaten:
+        parts.append("it does not beat " + ", ".join(not_beaten))
+    return "; ".join(parts) + "."

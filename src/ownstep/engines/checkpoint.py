@@ -1,0 +1,83 @@
+"""Checkpoints: the method's state and the history so far, in one file that is always complete.
+
+A state is a frozen dataclass of arrays, numbers, strings, tuples of numbers and further dataclasses. Arrays go into the
+npz, the rest into a json string beside them; reading fills a freshly started state, so no class is ever named
+in the file and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.errors import OwnstepError
+from ownstep.files import write_atomically
+from ownstep.plan import Devices
+
+
+def save(path: Path, state: Any, about: dict[str, Any], columns: dict[str, NDArray[Any]]) -> None:
+    """Write a checkpoint; ``about`` is plain data, ``columns`` are arrays."""
+    arrays, plain = flatten(state)
+    header = json.dumps({"about": about, "state": plain})
+    everything: dict[str, Any] = {"header": np.frombuffer(header.encode(), np.uint8)}
+    everything |= {f"state/{k}": v for k, v in arrays.items()} | {f"column/{k}": v for k, v in columns.items()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(path) as file:
+            np.savez(file, allow_pickle=False, **everything)
+    except OSError as error:
+        raise OwnstepError(f"cannot write the checkpoint {str(path)!r}: {error}") from error
+
+
+def load(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read a checkpoint into a copy of ``template``, a state of the same method."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(bytes(file["header"]).decode())
+            arrays = {k[6:]: file[k] for k in file.files if k.startswith("state/")}
+            columns = {k[7:]: file[k] for k in file.files if k.startswith("column/")}
+        return restore(template, arrays, header["state"]), header["about"], columns
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise OwnstepError(f"{str(path)!r} is not a readable checkpoint of this method: {error}") from error
+
+
+def flatten(state: Any, prefix: str = "") -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays and the plain values of a state, by dotted field name; the devices are left out."""
+    arrays: dict[str, NDArray[Any]] = {}
+    plain: dict[str, Any] = {}
+    for f in dataclasses.fields(state):
+        value, key = getattr(state, f.name), prefix + f.name
+        if isinstance(value, Devices):
+            continue
+        if dataclasses.is_dataclass(value):
+            inner_arrays, inner_plain = flatten(value, key + ".")
+            arrays |= inner_arrays
+            plain |= inner_plain
+        elif isinstance(value, np.ndarray):
+            arrays[key] = value
+        else:
+            plain[key] = value
+    return arrays, plain
+
+
+def restore(template: Any, arrays: dict[str, NDArray[Any]], plain: dict[str, Any], prefix: str = "") -> Any:
+    """The inverse of :func:`flatten`, into the dataclasses of a template."""
+    changes: dict[str, Any] = {}
+    for f in dataclasses.fields(template):
+        old, key = getattr(template, f.name), prefix + f.name
+        if isinstance(old, Devices):
+            continue
+        if dataclasses.is_dataclass(old) and not isinstance(old, type):
+            changes[f.name] = restore(old, arrays, plain, key + ".")
+        elif key in arrays:
+            changes[f.name] = arrays[key]
+        else:
+            value = plain[key]
+            changes[f.name] = tuple(value) if isinstance(value, list) else value
+    return dataclasses.replace(template, **changes)

@@ -1,0 +1,143 @@
+"""A fair comparison: Algorithm 1 beside every baseline, on one problem, from one start, to one optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ownstep.engines.local import describe, run
+from ownstep.engines.participation import Participation
+from ownstep.errors import InvalidInput
+from ownstep.history import History
+from ownstep.methods import GD, Method, Nesterov, OwnStep
+from ownstep.plan import Plan
+from ownstep.smoothness import Smoothness
+
+if TYPE_CHECKING:
+    from ownstep.problems.linear import LinearModel
+
+TOLERANCES = (1e-2, 1e-4, 1e-6)
+
+
+def baselines() -> dict[str, Method]:
+    """Algorithm 1 and what it must be measured against, in the order of the tables."""
+    return {
+        "Algorithm 1": OwnStep(),
+        "GD 1/L-bar": GD("mean"),
+        "GD 1/L": GD("true"),
+        "GD matched step": GD("matched"),
+        "GD tuned": GD("tuned"),
+        "Nesterov": Nesterov(),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Histories of several methods on one problem, and the optimum they are measured against."""
+
+    histories: Mapping[str, History]
+    plan: Plan
+    optimum: float
+    tolerances: tuple[float, ...] = TOLERANCES
+
+    def rounds(self, name: str) -> list[int | None]:
+        """Rounds the named method took to each tolerance."""
+        return [self.histories[name].rounds_to(t, self.optimum) for t in self.tolerances]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a method: mean step, rounds to each tolerance, when it switched, why it stopped."""
+        out = []
+        for name, history in self.histories.items():
+            tuning = history.settings.get("tuning")
+            out.append(
+                {
+                    "method": name,
+                    "step": float(history.columns["step"][0]) if history.rounds else None,
+                    "rounds": dict(zip([f"{t:g}" for t in self.tolerances], self.rounds(name), strict=True)),
+                    "switched_at": history.switched_at,
+                    "final_gap": float(history.gap(self.optimum)[-1]),
+                    "search_rounds": tuning["rounds_spent"] if tuning else 0,
+                    "stopped": history.stopped,
+                }
+            )
+        return out
+
+    def to_dict(self, series: bool = False) -> dict[str, Any]:
+        """Plain data: the plan, the optimum, the table, and with ``series`` every round."""
+        out = {"plan": self.plan.to_dict(), "optimum": self.optimum, "rows": self.rows()}
+        if series:
+            out["histories"] = {n: h.to_dict() for n, h in self.histories.items()}
+        return out
+
+    def save(self, folder: str | Path) -> None:
+        """Every history under its method's name."""
+        for name, history in self.histories.items():
+            history.save(Path(folder) / slug(name))
+
+
+def compare(
+    problem: LinearModel,
+    methods: Mapping[str, Method] | None = None,
+    rounds: int = 2000,
+    *,
+    smoothness: Smoothness | str = "exact",
+    optimum: float | None = None,
+    x0: Any = None,
+    participation: Participation | None = None,
+    tolerances: Sequence[float] = TOLERANCES,
+    full: bool = False,
+    seed: int = 0,
+    checkpoint: str | Path | None = None,
+    progress: bool | None = None,
+) -> Comparison:
+    """Run every method from the same start until the tightest tolerance or ``rounds``.
+
+    Parameters
+    ----------
+    methods : by label; :func:`baselines` by default.
+    optimum : f(x*), when it is known; solved for by Newton's method otherwise.
+    tolerances : relative gaps (f(x^k) - f*) / (f(x^0) - f*) whose rounds are counted.
+    full : run all ``rounds`` even after the tightest tolerance was reached.
+    seed : of the step search.
+    checkpoint : a folder with one checkpoint a method; an interrupted comparison goes on from there.
+    """
+    chosen = dict(methods) if methods is not None else baselines()
+    if not chosen:
+        raise InvalidInput("compare needs at least one method, got none")
+    made = describe(problem, smoothness)
+    if optimum is None:
+        from ownstep.problems.reference import optimum as solve
+
+        best = solve(problem).value
+    else:
+        best = optimum
+    start = problem.value(problem.x0() if x0 is None else x0)
+    if not start > best:
+        raise InvalidInput(f"the start is already optimal: f(x0) = {start!r}, f* = {best!r}")
+    goal = best + min(tolerances) * (start - best)
+    histories: dict[str, History] = {}
+    for name, method in chosen.items():
+        histories[name] = run(
+            method,
+            problem,
+            rounds,
+            devices=made.devices,
+            x0=x0,
+            participation=participation,
+            target=None if full else goal,
+            checkpoint=None if checkpoint is None else Path(checkpoint) / f"{slug(name)}.ckpt.npz",
+            progress=progress,
+            name=name,
+            seed=seed,
+            search_target=goal,
+        )
+        if histories[name].stopped.startswith("interrupted"):
+            raise KeyboardInterrupt
+    return Comparison(histories, made, best, tuple(tolerances))
+
+
+def slug(name: str) -> str:
+    """A file name for a label."""
+    return "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")

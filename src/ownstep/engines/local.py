@@ -1,0 +1,301 @@
+"""The local engine: all devices in this process, one pass over the data a round."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.checks import whole_number
+from ownstep.engines import checkpoint as ckpt
+from ownstep.engines.participation import Participation, effective_mix
+from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.history import COLUMNS, History
+from ownstep.methods import Answer, Ask, Method, Watch, norm
+from ownstep.plan import Devices, Plan, plan
+from ownstep.problems.base import Problem
+from ownstep.progress import Bar
+from ownstep.smoothness import Smoothness, measure
+from ownstep.threads import calm_blas
+
+CHECKPOINT_SECONDS = 3.0
+DIVERGED = 1e4
+"""A run has diverged once f(x^k) exceeds f(x^0) by this many times max(1, |f(x^0)|)."""
+
+
+def describe(problem: Problem, smoothness: Smoothness | str = "exact") -> Plan:
+    """Weights from the problem, constants from a measurement: what methods are started with."""
+    measured = measure(smoothness, problem) if isinstance(smoothness, str) else smoothness
+    return plan(problem.weights, measured, problem.strong_convexity, problem.names)
+
+
+def run(
+    method: Method,
+    problem: Problem,
+    rounds: int,
+    *,
+    smoothness: Smoothness | str = "exact",
+    devices: Devices | None = None,
+    x0: Any = None,
+    participation: Participation | None = None,
+    target: float | None = None,
+    gradient_tolerance: float | None = None,
+    checkpoint: str | Path | None = None,
+    progress: bool | None = None,
+    name: str | None = None,
+    seed: int = 0,
+    search_target: float | None = None,
+) -> History:
+    """Run a method on a problem and record every round.
+
+    Parameters
+    ----------
+    method, problem, rounds : what to run, on what, and K in Algorithm 1.
+    smoothness : a measurement, or how to make one; not used when ``devices`` is given.
+    x0 : the start; ``problem.x0()`` by default.
+    participation : who takes part in each round; everyone by default.
+    target : stop once f(x^k) is at most this.
+    gradient_tolerance : stop once ||grad f(x^k)|| is at most this.
+    checkpoint : a file written every few seconds and on Ctrl-C. If it exists, the run goes on from it, and its
+        history is the one an unbroken run would have given.
+    progress : draw a progress bar; only on a terminal by default.
+    name : label of the history; the method by default.
+    seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
+
+    Returns
+    -------
+    History. A run that meets NaN, diverges, or is interrupted still returns one: ``stopped`` says why.
+    """
+    whole_number("rounds", rounds, 0)
+    if devices is None:
+        devices = describe(problem, smoothness).devices
+    tuning: dict[str, Any] = {}
+    if getattr(method, "step", None) == "tuned":
+        from ownstep.engines.tuning import tune_step
+
+        goal = target if search_target is None else search_target
+        tuned = tune_step(problem, rounds, devices=devices, x0=x0, target=goal, seed=seed, progress=progress)
+        method, tuning = tuned.method, {"tuning": tuned.to_dict()}
+    start = _start(problem, x0)
+    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning)
+    if checkpoint is not None and Path(checkpoint).exists():
+        loop.resume(Path(checkpoint))
+    saved = time.monotonic()
+    with calm_blas(problem.work), Bar(loop.name, rounds, progress) as bar:
+        try:
+            while not loop.finished(rounds, target, gradient_tolerance):
+                loop.advance()
+                bar.update(loop.k, f"f = {loop.columns['value'][-1]:.6g}")
+                if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    loop.save(Path(checkpoint))
+                    saved = time.monotonic()
+        except KeyboardInterrupt:
+            loop.interrupt()
+    if checkpoint is not None:
+        loop.save(Path(checkpoint))
+    return loop.history()
+
+
+class _Loop:
+    """One run in progress. Between two calls it is always consistent, so it can be saved there."""
+
+    def __init__(
+        self,
+        method: Method,
+        problem: Problem,
+        devices: Devices,
+        x0: Any,
+        participation: Participation | None,
+        name: str,
+        extra: dict[str, Any],
+    ) -> None:
+        self.method, self.problem, self.devices, self.participation, self.name = (
+            method, problem, devices, participation, name,
+        )  # fmt: skip
+        self.state = method.start(x0, devices)
+        self.k, self.stopped = 0, ""
+        self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
+        self.took_part: list[NDArray[np.bool_]] = []
+        self.best_x, self.best_value = x0, np.inf
+        self.settings = {
+            "method": repr(method),
+            "problem": type(problem).__name__,
+            "devices": len(devices),
+            "dim": problem.dim,
+            "participation": repr(participation) if participation else None,
+        }
+        self.fingerprint = self.settings | {"data": _digest(devices.weights, devices.L, x0)}
+        self.settings |= extra
+
+    def evaluate(self) -> None:
+        """Ask, evaluate, and record what the round sees; nothing moves yet."""
+        began = time.perf_counter()
+        ask, point = self.method.ask(self.state), self.method.point(self.state)
+        self.answer, losses, gradient_norm, present = self._answer(ask)
+        weights = self.problem.weights
+        if point is not ask.x:  # measured where the method stands, not where it looked
+            losses, gradient = self.problem.mix(point, weights)
+            gradient_norm = norm(gradient)
+        value = float(weights @ losses)
+        progress = self.method.progress(self.state)
+        sent = int(present.sum())
+        up = self.answer.sum.nbytes + 8 if self.answer.sum is not None else self.answer.gradients[0].nbytes + 8
+        down = (ask.x.nbytes if np.ndim(ask.x) == 1 else ask.x[0].nbytes) + 8
+        row = {
+            "value": value,
+            "gradient_norm": gradient_norm,
+            "phase": progress.phase,
+            "step": progress.step,
+            "participants": sent,
+            "bytes_up": up * sent,
+            "bytes_down": down * sent,
+            "seconds": time.perf_counter() - began,
+        }
+        for column, entry in row.items():
+            self.columns[column].append(entry)
+        if value < self.best_value:
+            self.best_x, self.best_value = point, value
+        self.present = present
+
+    def finished(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
+        """Evaluate the present iterate, and say whether it is the last."""
+        self.evaluate()
+        value, first = self.columns["value"][-1], self.columns["value"][0]
+        gradient_norm = self.columns["gradient_norm"][-1]
+        if not np.isfinite(value):
+            self._stop(f"f(x) is {value} at round {self.k}")
+        elif value - first > DIVERGED * max(1.0, abs(first)):
+            self._stop(
+                f"diverged: f(x) rose from {first:.4g} to {value:.4g} by round {self.k}; "
+                "the step is too long, so some smoothness constant is too small"
+            )
+        elif target is not None and value <= target:
+            self._stop(f"f(x) = {value:.10g} reached the target {target:.10g}")
+        elif gradient_tolerance is not None and gradient_norm <= gradient_tolerance:
+            self._stop(f"||grad f(x)|| = {gradient_norm:.3g} is at most {gradient_tolerance:g}")
+        elif self.k >= rounds:
+            self._stop(f"all {rounds} rounds done")
+        return bool(self.stopped)
+
+    def advance(self) -> None:
+        """Tell the method; the round is complete."""
+        state = self.method.tell(self.state, self.answer)
+        if self.participation is not None:
+            self.took_part.append(self.present)
+        self.state, self.k = state, self.k + 1
+
+    def interrupt(self) -> None:
+        """Ctrl-C: forget a half-evaluated round and stop at the iterate the last complete one left."""
+        for entries in self.columns.values():
+            del entries[self.k :]
+        self.evaluate()
+        self._stop(f"interrupted after {self.k} rounds")
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint of the last complete round."""
+        arrays = {c: np.asarray(v[: self.k]) for c, v in self.columns.items()}
+        arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": np.asarray(self.best_x)}
+        about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint}
+        ckpt.save(path, self.state, about, arrays)
+
+    def resume(self, path: Path) -> None:
+        """Continue from a checkpoint of the same method, problem and start."""
+        state, about, arrays = ckpt.load(path, self.state)
+        differs = [key for key, value in self.fingerprint.items() if about["fingerprint"].get(key) != value]
+        if differs:
+            raise OwnstepError(
+                f"the checkpoint {str(path)!r} is of another run (its {', '.join(differs)} differs); "
+                "it was left alone: name another file or remove it"
+            )
+        self.state, self.k, self.best_value = state, about["k"], about["best_value"]
+        self.best_x = arrays.pop("best_x")
+        self.took_part = list(arrays.pop("took_part"))
+        self.columns = {c: list(arrays[c]) for c in COLUMNS}
+
+    def history(self) -> History:
+        """What happened, as data."""
+        watch = getattr(self.state, "watch", Watch())
+        columns = {c: np.asarray(v, dtype=_DTYPES.get(c, float)) for c, v in self.columns.items()}
+        who = np.asarray(self.took_part, bool) if self.participation is not None else None
+        x = np.asarray(self.method.point(self.state))
+        return History(
+            self.name,
+            columns,
+            x,
+            np.asarray(self.best_x),
+            self.stopped,
+            watch.fired,
+            watch.why,
+            who,
+            self.settings,
+        )
+
+    def _answer(self, ask: Ask) -> tuple[Answer, NDArray[np.float64], float, NDArray[np.bool_]]:
+        weights = self.problem.weights
+        everyone = np.ones(len(weights), bool)
+        if ask.mix is None:
+            if self.participation is not None:
+                raise InvalidInput(f"{self.settings['method']} needs every device's gradient: no partial participation")
+            gradients = self.problem.gradients(ask.x)
+            losses, gradient = self.problem.mix(self.method.point(self.state), weights)
+            return (
+                Answer(value=float(weights @ losses), gradients=gradients),
+                losses,
+                norm(gradient),
+                everyone,
+            )
+        present = everyone if self.participation is None else self.participation.present(self.k, len(weights))
+        mix = ask.mix if self.participation is None else effective_mix(
+            ask.mix, weights, present, self.participation.missing
+        )  # fmt: skip
+        ratio = mix / weights
+        if np.ptp(ratio) <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
+            losses, total = self.problem.mix(ask.x, mix)
+            gradient_norm = norm(total) / abs(float(ratio[0])) if ratio[0] else np.nan
+        elif self.problem.many_sums_at_once:
+            losses, both = self.problem.mix(ask.x, np.column_stack([mix, weights]))
+            total, gradient_norm = np.ascontiguousarray(both[:, 0]), norm(both[:, 1])
+        else:
+            losses, total = self.problem.mix(ask.x, mix)
+            gradient_norm = np.nan
+        share = float(weights[present].sum())
+        seen = float(weights[present] @ losses[present]) / share if share else np.nan
+        return Answer(total, seen), losses, gradient_norm, present
+
+    def _stop(self, why: str) -> None:
+        self.stopped = why
+        for column, last in {
+            "phase": "end",
+            "step": np.nan,
+            "participants": 0,
+            "bytes_up": 0,
+            "bytes_down": 0,
+        }.items():
+            self.columns[column][-1] = last
+
+
+_DTYPES: dict[str, Any] = {
+    "phase": "U6",
+    "participants": np.int64,
+    "bytes_up": np.int64,
+    "bytes_down": np.int64,
+}
+
+
+def _start(problem: Problem, x0: Any) -> Any:
+    if x0 is None:
+        return problem.x0()
+    if np.shape(x0) != (problem.dim,):
+        raise InvalidInput(f"x0 must have shape ({problem.dim},), got {np.shape(x0)}")
+    return x0
+
+
+def _digest(*arrays: Any) -> str:
+    sha = hashlib.sha256()
+    for array in arrays:
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()[:16]

@@ -1,0 +1,255 @@
+"""Who holds which sample: pure functions of (labels or rows, devices, seed).
+
+Every rule returns a :class:`Partition`: disjoint, covering, and without an empty device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ownstep.errors import InvalidInput, unknown_name
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Which device holds each sample.
+
+    Parameters
+    ----------
+    device_of : for every sample the index of its device, 0 to N-1, each used at least once.
+    rule : how it was made, for tables and files.
+    names : one label a device.
+    note : what the rule had to do beyond its definition, such as filling an empty device.
+    """
+
+    device_of: NDArray[np.intp]
+    rule: str = "given"
+    names: tuple[str, ...] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        device_of = np.asarray(self.device_of)
+        if device_of.ndim != 1 or not len(device_of):
+            raise InvalidInput(f"a partition needs one device index a sample, got shape {device_of.shape}")
+        if not np.issubdtype(device_of.dtype, np.integer):
+            raise InvalidInput(f"device indices must be whole numbers, got dtype {device_of.dtype}")
+        if device_of.min() < 0:
+            raise InvalidInput(f"device indices start at 0, got {device_of.min()}")
+        counts = np.bincount(device_of)
+        if not counts.all():
+            raise InvalidInput(
+                f"device {int(np.argmin(counts))} of {len(counts)} holds no sample ({self.rule}); "
+                "use fewer devices or another partition"
+            )
+        names = tuple(self.names) or tuple(f"D{i + 1}" for i in range(len(counts)))
+        if len(names) != len(counts):
+            raise InvalidInput(f"{len(names)} names for {len(counts)} devices")
+        object.__setattr__(self, "device_of", device_of.astype(np.intp))
+        object.__setattr__(self, "names", names)
+
+    def __len__(self) -> int:
+        return int(self.device_of.max()) + 1
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """Samples held by each device."""
+        return np.bincount(self.device_of)
+
+    def indices(self, device: int) -> NDArray[np.intp]:
+        """The samples of one device, in their original order."""
+        return np.flatnonzero(self.device_of == device)
+
+
+def given(device_of: ArrayLike, names: Sequence[str] = ()) -> Partition:
+    """A partition somebody else decided: the device index of every sample."""
+    return Partition(np.asarray(device_of), "given", tuple(names))
+
+
+def iid(samples: int, devices: int, seed: int = 0) -> Partition:
+    """A seeded shuffle dealt out in equal parts: the control, with nothing to gain."""
+    _check_devices(devices, samples)
+    order = np.random.default_rng(seed).permutation(samples)
+    return _cut(order, devices, "iid")
+
+
+def by_label(labels: ArrayLike, devices: int | None = None, order: Sequence[Any] | None = None) -> Partition:
+    """Whole classes to devices: one class each, or neighbouring classes together when there are fewer devices.
+
+    Parameters
+    ----------
+    labels : one a sample.
+    devices : at most the number of classes, which is the default.
+    order : the classes in the order in which they are grouped; sorted by default.
+    """
+    labels, classes, codes = _classes(labels)
+    devices = len(classes) if devices is None else devices
+    _check_devices(devices, len(labels))
+    if devices > len(classes):
+        raise InvalidInput(
+            f"by_label can fill at most {len(classes)} devices, one a class, got devices={devices}; "
+            "use shards or dirichlet for more"
+        )
+    ranks = np.arange(len(classes))
+    if order is not None:
+        if sorted(map(str, order)) != sorted(map(str, classes)):
+            raise InvalidInput(f"order must list every class once, got {list(order)!r}")
+        place = {str(c): r for r, c in enumerate(order)}
+        ranks = np.array([place[str(c)] for c in classes])
+    group = np.empty(len(classes), int)
+    for device, part in enumerate(np.array_split(np.argsort(ranks), devices)):
+        group[part] = device
+    names = tuple("+".join(str(c) for c, g in zip(classes, group, strict=True) if g == i) for i in range(devices))
+    return Partition(group[codes], "by_label", names)
+
+
+def by_norm(rows: Any, devices: int = 2) -> Partition:
+    """Samples sorted by feature norm ||a_j|| and cut into equal parts; ties keep their order in the data."""
+    return _cut(np.argsort(squared_norms(rows), kind="stable"), _check_devices(devices, rows.shape[0]), "by_norm")
+
+
+def by_eigenvalue(rows: Any, devices: int = 2) -> Partition:
+    """Samples sorted by the largest eigenvalue of a_j a_j^T, with ties kept together.
+
+    That eigenvalue *is* ||a_j||^2, so the order is :func:`by_norm`'s. They differ only in ties: here all
+    samples equal to a threshold go to the device above it, so parts can differ in size, and a tie that
+    would leave a device empty is an error.
+    """
+    size = squared_norms(rows)
+    _check_devices(devices, len(size))
+    ranked = np.sort(size)
+    cuts = [part[0] for part in np.array_split(ranked, devices)[1:]]
+    return Partition(_all_used(np.searchsorted(cuts, size, side="right"), devices, "by_eigenvalue"), "by_eigenvalue")
+
+
+def shards(labels: ArrayLike, devices: int, per_device: int = 2, seed: int = 0) -> Partition:
+    """Sorted by label, cut into ``devices * per_device`` shards, dealt at random (McMahan et al. 2017).
+
+    With ``per_device=2`` most devices see two classes, the usual "two classes a device" setting.
+    """
+    labels, _, codes = _classes(labels)
+    if per_device < 1:
+        raise InvalidInput(f"per_device must be at least 1, got {per_device}")
+    _check_devices(devices * per_device, len(labels), "shards (devices * per_device)")
+    rng = np.random.default_rng(seed)
+    order = np.lexsort((rng.random(len(codes)), codes))
+    owner = rng.permutation(np.repeat(np.arange(devices), per_device))
+    device_of = np.empty(len(codes), int)
+    for shard, part in enumerate(np.array_split(order, devices * per_device)):
+        device_of[part] = owner[shard]
+    return Partition(device_of, f"shards({per_device})")
+
+
+def dirichlet(labels: ArrayLike, devices: int, alpha: float = 0.1, seed: int = 0, min_samples: int = 1) -> Partition:
+    """Each class spread over the devices in proportions drawn from Dirichlet(alpha, ..., alpha).
+
+    Small alpha is very uneven, and may leave devices without data. They are then filled up to
+    ``min_samples`` with samples taken from the largest devices, one at a time, and the partition's ``note``
+    says how many were moved: one draw and one repair, never a loop until a draw happens to fit.
+    """
+    labels, classes, codes = _classes(labels)
+    if not alpha > 0:
+        raise InvalidInput(f"alpha must be positive, got {alpha!r}")
+    if min_samples < 1:
+        raise InvalidInput(f"min_samples must be at least 1, got {min_samples}")
+    _check_devices(devices, len(labels))
+    if devices * min_samples > len(labels):
+        raise InvalidInput(f"{devices} devices with {min_samples} samples each need more than {len(labels)} samples")
+    rng = np.random.default_rng(seed)
+    device_of = np.empty(len(codes), int)
+    for c in range(len(classes)):
+        members = rng.permutation(np.flatnonzero(codes == c))
+        ends = np.round(np.cumsum(rng.dirichlet(np.full(devices, alpha))) * len(members)).astype(int)
+        device_of[members] = np.searchsorted(ends[:-1], np.arange(len(members)), side="right")
+    moved = _fill(device_of, devices, min_samples, rng)
+    note = f"{moved} samples moved so that every device holds at least {min_samples}" if moved else ""
+    return Partition(device_of, f"dirichlet({alpha:g})", note=note)
+
+
+RULES: dict[str, Callable[..., Partition]] = {
+    "by_label": by_label,
+    "by_norm": by_norm,
+    "by_eigenvalue": by_eigenvalue,
+    "dirichlet": dirichlet,
+    "shards": shards,
+    "iid": iid,
+}
+"""Rules that can be named on the command line; ``given`` needs its own argument."""
+
+_NEEDS_ROWS = {"by_norm", "by_eigenvalue"}
+
+
+def make(
+    rule: str, rows: Any, labels: ArrayLike, devices: int | None = None, seed: int = 0, **options: Any
+) -> Partition:
+    """Call the rule of that name with the arguments it takes, out of all that are known."""
+    if rule not in RULES:
+        raise unknown_name("partition", rule, RULES)
+    if rule == "by_label":
+        return by_label(labels, devices, **options)
+    count = 2 if devices is None else devices
+    if rule in _NEEDS_ROWS:
+        return RULES[rule](rows, count, **options)
+    if rule == "iid":
+        return iid(rows.shape[0], count, seed)
+    return RULES[rule](labels, count, seed=seed, **options)
+
+
+def squared_norms(rows: Any) -> NDArray[np.float64]:
+    """||a_j||^2 for every row of a dense or sparse matrix."""
+    if hasattr(rows, "multiply"):
+        return np.asarray(rows.multiply(rows).sum(axis=1), float).ravel()
+    rows = np.asarray(rows, float).reshape(len(rows), -1)
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
+def _cut(order: NDArray[np.intp], devices: int, rule: str) -> Partition:
+    device_of = np.empty(len(order), int)
+    for device, part in enumerate(np.array_split(order, devices)):
+        device_of[part] = device
+    return Partition(device_of, rule)
+
+
+def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.intp]]:
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not len(labels):
+        raise InvalidInput(f"labels must be one a sample, got shape {labels.shape}")
+    classes, codes = np.unique(labels, return_inverse=True)
+    return labels, classes, codes
+
+
+def _check_devices(devices: int, samples: int, what: str = "devices") -> int:
+    if devices != int(devices) or devices < 1:
+        raise InvalidInput(f"{what} must be a whole number of at least 1, got {devices!r}")
+    if devices > samples:
+        raise InvalidInput(f"{what}={devices} is more than the {samples} samples there are")
+    return int(devices)
+
+
+def _all_used(device_of: NDArray[np.intp], devices: int, rule: str) -> NDArray[np.intp]:
+    counts = np.bincount(device_of, minlength=devices)
+    if not counts.all():
+        raise InvalidInput(
+            f"{rule} would leave device {int(np.argmin(counts))} of {devices} empty, because too many samples tie; "
+            "use by_norm, which splits ties, or fewer devices"
+        )
+    return device_of
+
+
+def _fill(device_of: NDArray[np.intp], devices: int, least: int, rng: np.random.Generator) -> int:
+    """Move samples from the largest devices to those below ``least``; returns how many were moved."""
+    counts = np.bincount(device_of, minlength=devices)
+    moved = 0
+    for device in np.flatnonzero(counts < least):
+        while counts[device] < least:
+            donor = int(np.argmax(counts))
+            sample = rng.choice(np.flatnonzero(device_of == donor))
+            device_of[sample] = device
+            counts[donor] -= 1
+            counts[device] += 1
+            moved += 1
+    return moved

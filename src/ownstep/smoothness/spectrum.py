@@ -1,0 +1,100 @@
+"""Smoothness of linear models from their data: the largest eigenvalue, or the trace that bounds it.
+
+With pointwise curvature at most kappa (1/4 for two-class logistic loss, 1/2 for softmax, 1 for squares)
+
+    L_i = lambda_max( kappa A_i^T A_i / n_i + mu I )        L = lambda_max( kappa sum_i w_i A_i^T A_i / n_i + mu I ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.partition import squared_norms
+from ownstep.problems.linear import LinearModel
+from ownstep.smoothness.base import Smoothness
+
+DENSE_LIMIT = 128
+"""Below this size the Gram matrix is formed: it is faster than Lanczos and just as exact."""
+
+
+def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
+    """L_i and the true L of f: Lanczos on A^T (A v), no d x d matrix when d is large.
+
+    Exact for two-class logistic and least squares; for the softmax an upper bound, as no single x makes
+    every row's curvature 1/2.
+    """
+    _require_linear(problem)
+    values = [_top(problem, [i], np.ones(1), seed) for i in range(len(problem.counts))]
+    pooled = _top(problem, range(len(problem.counts)), problem.weights, seed)
+    return Smoothness(
+        np.array(values),
+        problem.curvature_kind,
+        "largest eigenvalue of the Hessian bound, by Lanczos",
+        pooled,
+    )
+
+
+def trace(problem: LinearModel) -> Smoothness:
+    """Kappa mean_j ||a_j||^2 + mu, the mean over samples of each one's own constant.
+
+    An upper bound, since a trace is at least the largest eigenvalue. It is what the paper's Fig. 2b shows.
+    """
+    _require_linear(problem)
+    blocks = (problem.rows(i) for i in range(len(problem.counts)))
+    values = np.array([problem.curvature * squared_norms(b).mean() for b in blocks]) + problem.mu
+    how = "mean over samples of the largest eigenvalue of each one's Hessian bound"
+    return Smoothness(values, "upper bound", how, float(problem.weights @ values))
+
+
+def _top(problem: LinearModel, devices: Any, weights: NDArray[np.float64], seed: int) -> float:
+    """lambda_max of kappa sum_i weights_i A_i^T A_i / n_i + diag(penalty) over the given devices."""
+    blocks = [problem.rows(i) for i in devices]
+    scales = [problem.curvature * w / b.shape[0] for w, b in zip(weights, blocks, strict=True)]
+    penalty = problem.penalty
+    if len(blocks) == 1 and blocks[0].shape[0] <= DENSE_LIMIT and not problem.intercept:
+        gram = _dense(blocks[0] @ blocks[0].T)  # A A^T has the same largest eigenvalue as A^T A
+        return float(scales[0] * np.linalg.eigvalsh(gram)[-1]) + problem.mu
+    if problem.features <= DENSE_LIMIT:
+        total = sum(s * _dense(b.T @ b) for s, b in zip(scales, blocks, strict=True))
+        return float(np.linalg.eigvalsh(total + np.diag(penalty))[-1])
+
+    rows = blocks[0] if len(blocks) == 1 else (sp.vstack(blocks) if sp.issparse(blocks[0]) else np.vstack(blocks))
+    factor = np.repeat(scales, [b.shape[0] for b in blocks])
+    transposed = rows.T
+
+    def product(v: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(transposed @ (factor * (rows @ v.ravel())) + penalty * v.ravel())
+
+    return lanczos(product, problem.features, seed)
+
+
+def lanczos(product: Callable[[NDArray[Any]], NDArray[Any]], dim: int, seed: int = 0) -> float:
+    """Largest eigenvalue of the symmetric operator v -> product(v), by ARPACK's Lanczos iteration."""
+    start = np.random.default_rng(seed).standard_normal(dim)
+    try:
+        top = eigsh(
+            LinearOperator((dim, dim), matvec=product, dtype=float),
+            k=1,
+            which="LA",
+            v0=start,
+            return_eigenvectors=False,
+        )
+    except ArpackError as error:
+        raise OwnstepError(f"Lanczos did not converge on the Hessian bound: {error}") from error
+    return float(top[0])
+
+
+def _dense(matrix: Any) -> NDArray[np.float64]:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, float)
+
+
+def _require_linear(problem: Any) -> None:
+    if not isinstance(problem, LinearModel):
+        raise InvalidInput(f"smoothness from the data needs a linear model, got {type(problem).__name__}")
