@@ -21,6 +21,9 @@ from ownstep.errors import OwnstepError, unknown_name
 from ownstep.files import write_atomically
 
 EXPERIMENTS = {
+    "pep-curves": "pep_curves",
+    "pep-heterogeneity": "pep_heterogeneity",
+    "pep-devices": "pep_devices",
     "w8a": "w8a",
 }
 """Name on the command line, and module in this package; in the paper's order."""

@@ -234,7 +234,16 @@ class Trace:
 
     def until(self, rounds: int) -> Trace:
         """The first ``rounds`` rounds: what the method does later cannot matter to them."""
-        return Trace(self.asks[:rounds], self.mixes[:rounds], self.points[: rounds + 1])
+        atoms = 1 + sum(len(self.asks[k]) if self.mixes[k] is None else 1 for k in range(rounds))
+        return Trace(
+            tuple(a[:, :atoms] for a in self.asks[:rounds]),
+            self.mixes[:rounds],
+            tuple(p[:, :atoms] for p in self.points[: rounds + 1]),
+        )
+
+
+LOOK_AHEAD = 8
+"""Rounds traced at least: a rule that is not linear is refused even if it would not act in the rounds asked about."""
 
 
 def trace(method: Method, devices: Devices, rounds: int) -> Trace:
@@ -245,7 +254,7 @@ def trace(method: Method, devices: Devices, rounds: int) -> Trace:
     NotLinear : naming the operation, and the method or switch that used it.
     """
     try:
-        return _trace(method, devices, rounds)
+        return _trace(method, devices, max(rounds, LOOK_AHEAD)).until(rounds)
     except NotLinear as error:
         raise NotLinear(_explain(method, str(error))) from None
     except TypeError as error:  # a NumPy function that the symbolic vectors do not take
