@@ -10,7 +10,7 @@ import click
 import typer
 
 import ownstep
-from ownstep.cli import data, demo, paper, plan, run
+from ownstep.cli import data, demo, paper, pep, plan, run
 from ownstep.errors import InvalidInput, OwnstepError
 
 app = typer.Typer(
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, data, plan, run, paper):
+for module in (demo, data, plan, run, pep, paper):
     module.register(app)
 
 

@@ -128,32 +128,3 @@ def conditions(gram: Gram, pairs: Index) -> Conditions:
         sp.csr_array(scaled @ values),
         size,
     )
-
-
-def core_pairs(gram: Gram) -> Index:
-    """Consecutive points, and every point with the optima: what keeps the dual matrix banded."""
-    pairs = []
-    for c, group in enumerate(gram.groups):
-        if group.quadratic:
-            continue
-        last = len(gram.triples[c].names) - 1
-        rounds = last - int(gram.local_optima)
-        steps = [(k, k + 1) for k in range(1, rounds)]
-        steps += [(0, k) for k in range(1, last + 1)]
-        if gram.local_optima:
-            steps += [(k, last) for k in range(1, rounds + 1)]
-        pairs += [(c, p, q) for a, b in steps for p, q in ((a, b), (b, a))]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 3)
-
-
-def all_pairs(gram: Gram) -> Index:
-    """Every ordered pair of every group's triples."""
-    pairs = [
-        (c, p, q)
-        for c, group in enumerate(gram.groups)
-        if not group.quadratic
-        for p in range(len(gram.triples[c].names))
-        for q in range(len(gram.triples[c].names))
-        if p != q
-    ]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 3)

@@ -14,18 +14,23 @@ from numpy.typing import NDArray
 from ownstep.errors import OwnstepError
 from ownstep.methods.base import Method
 from ownstep.pep import symmetry as alike
-from ownstep.pep.assemble import Conditions, conditions, core_pairs
+from ownstep.pep.assemble import Conditions, conditions
 from ownstep.pep.certificate import Certificate, Proof, certificate, repair
 from ownstep.pep.classes import check
-from ownstep.pep.cuts import Pairs, hub_pairs, worst_point
+from ownstep.pep.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, worst_point
 from ownstep.pep.gram import Gram, build
 from ownstep.pep.instance import Instance, recover
+from ownstep.pep.quadratic import worst_quadratic
+from ownstep.pep.scales import tilt_moves
 from ownstep.pep.solve import Limits, Objective, Solution, limits, objective, solve
 from ownstep.pep.symbolic import Trace, trace
 from ownstep.plan import Devices
 
 MARGINS = (5e-10, 3e-9, 3e-8, 1e-6)
 """How far inside their sets solutions are asked to be; the next one is tried where a proof came out short."""
+
+LAST = -1
+"""Stands for the last point among the hubs, as its number differs from one K to the next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +189,12 @@ class _Search:
         )
         self.target = objective(self.gram, self.metric, self.path.shared)
         self.radii = limits(self.gram, self.r0, self.rstar)
+        if self.target.size == 0:
+            return self._always_zero()
+        self._replay(worst_quadratic(self.path, self.gram, self.target, self.r0, self.rstar))
         last = self.gram.final_value or self.path.rounds
-        chosen = [last if h < 0 else h for h in hubs]
+        chosen = [last if h == LAST else h for h in hubs]
+        every = all_pairs(self.gram)
         pairs = Pairs(core_pairs(self.gram))
         for hub in chosen:
             pairs.add(hub_pairs(self.gram, hub))
@@ -199,10 +208,12 @@ class _Search:
             if self._gap() <= tolerance or attempt == effort:
                 break
             hub = last if last not in chosen else worst_point(self.gram, found, chosen)
-            if hub is None or not pairs.add(hub_pairs(self.gram, hub)):
+            more = every if len(every) <= SMALL or hub is None else hub_pairs(self.gram, hub)
+            if not pairs.add(more):
                 break
-            chosen.append(hub)
-        return self._bound(tolerance, tuple(-1 if h == last else h for h in chosen))
+            if hub is not None:
+                chosen.append(hub)
+        return self._bound(tolerance, tuple(LAST if h == last else h for h in chosen))
 
     def _solve(self, rows: Conditions) -> Solution:
         """One solve and its check; keeps the best proof and the worst instance."""
@@ -222,6 +233,12 @@ class _Search:
             raise OwnstepError(f"the semidefinite solver failed: {failure}")
         if self.best is None or proof.bound < self.best[0].bound:
             self.best = (proof, rows)
+        self._replay(found)
+        self.status = found.status
+        return found
+
+    def _replay(self, found: Solution) -> None:
+        """Recover the instance, run the method on it, keep it if it is the worst so far."""
         predicted = float(np.sum(self.target.matrix * found.gram) + self.target.values @ found.values)
         instance = recover(
             self.method,
@@ -236,8 +253,6 @@ class _Search:
         )
         if self.worst is None or instance.error > self.worst.error:
             self.worst = instance
-        self.status = found.status
-        return found
 
     def _gap(self) -> float:
         assert self.best is not None and self.worst is not None
@@ -271,12 +286,13 @@ class _Search:
             hubs=hubs,
         )
 
+    def _always_zero(self) -> Bound:
+        why = "zero: the method reaches x* whatever the functions are"
+        return Bound(0.0, 0.0, self.metric, self.path.rounds, self.r0, self.rstar, why)
+
     def _without_radius(self) -> Bound:
         """No radius around the local minimisers: the tilts s_i may be as large as they like, and so may the error."""
-        from ownstep.pep.scales import tilt_moves
-
         if not tilt_moves(self.path, self.groups):
-            self.local_optima = False
             raise OwnstepError("no bound is known for rstar=inf where the devices' tilts matter but do not move x^K")
         why = "unbounded: without a radius around the local minimisers the tilts, and with them the error, grow at will"
         return Bound(math.inf, math.inf, self.metric, self.path.rounds, self.r0, self.rstar, why)

@@ -3,7 +3,7 @@
 Leaving conditions out can only raise the maximum, so any choice gives a valid upper bound. Conditions between
 neighbouring rounds and with the optima keep the dual matrix banded. All conditions of a single point, a *hub*, add only
 that point's few columns to the border of the band, so hubs keep the cost linear in K. The last point is the first hub
-to try: the metric lives there.
+to try: the metric lives there. Small problems take all conditions at once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from ownstep.pep.solve import Solution, blocks
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+
+SMALL = 450
+"""Up to this many conditions in all, leaving some out saves nothing worth having."""
 
 
 class Pairs:
@@ -33,6 +37,35 @@ class Pairs:
     def array(self) -> Index:
         """All of them, as rows."""
         return np.array(list(self._all), dtype=np.int64).reshape(-1, 3)
+
+
+def all_pairs(gram: Gram) -> Index:
+    """Every ordered pair of every group's triples."""
+    pairs = [
+        (c, p, q)
+        for c, group in enumerate(gram.groups)
+        if not group.quadratic
+        for p in range(len(gram.triples[c].names))
+        for q in range(len(gram.triples[c].names))
+        if p != q
+    ]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 3)
+
+
+def core_pairs(gram: Gram) -> Index:
+    """Consecutive points, and every point with the optima: what keeps the dual matrix banded."""
+    pairs = []
+    for c, group in enumerate(gram.groups):
+        if group.quadratic:
+            continue
+        last = len(gram.triples[c].names) - 1
+        rounds = last - int(gram.local_optima)
+        steps = [(k, k + 1) for k in range(1, rounds)]
+        steps += [(0, k) for k in range(1, last + 1)]
+        if gram.local_optima:
+            steps += [(k, last) for k in range(1, rounds + 1)]
+        pairs += [(c, p, q) for a, b in steps for p, q in ((a, b), (b, a))]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 3)
 
 
 def hub_pairs(gram: Gram, hub: int) -> Index:

@@ -29,6 +29,9 @@ from ownstep.pep.symmetry import Group
 
 Array = NDArray[np.float64]
 
+Column = tuple[str, int, int]
+"""A column of the mean block: its letter, its group and its round; -1 where there is none."""
+
 ROUNDING = 1e-11
 """Coefficients this much smaller than their row's largest are what is left of a cancellation."""
 
@@ -61,7 +64,7 @@ class Gram:
 
     Parameters
     ----------
-    columns : names of the mean block's columns.
+    columns : what the mean block's columns are: (``"x"``, -1, k), (``"v"``, c, k), (``"s"``, c, -1) or (``"z"``, c, -1).
     scale : what one unit of each column stands for, so that all entries of an optimal Gram matrix are of order one.
     difference_scale : the same for each group's difference block (None without twins).
     triples : one a group.
@@ -72,7 +75,7 @@ class Gram:
     """
 
     groups: tuple[Group, ...]
-    columns: tuple[str, ...]
+    columns: tuple[Column, ...]
     scale: Array
     difference_scale: tuple[Array | None, ...]
     triples: tuple[Triples, ...]
@@ -140,17 +143,17 @@ class _Columns:
         self.labels, self.local_optima = labels, local_optima
         # sum_c W_c s_c = 0: the heaviest group's tilt follows from the others
         self.dependent = int(np.argmax([g.weight for g in groups]))
-        self.names = ["x0"] + [f"v{c}_{k}" for k in range(labels) for c in self.free]
+        self.names: list[Column] = [("x", -1, 0)] + [("v", c, k) for k in range(labels) for c in self.free]
         self._s: dict[int, int] = {}
         self._z: dict[int, int] = {}
         if local_optima:
             for c in range(len(groups)):
                 if c != self.dependent:
                     self._s[c] = len(self.names)
-                    self.names.append(f"s{c}")
+                    self.names.append(("s", c, -1))
             for c in self.free:
                 self._z[c] = len(self.names)
-                self.names.append(f"z{c}")
+                self.names.append(("z", c, -1))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -186,7 +189,7 @@ def _swap(columns: _Columns, groups: list[Group], points: Array, scale: Array, s
     names, scale = list(columns.names), scale.copy()
     basis = np.eye(len(names))
     for k in range(len(points) - 1):
-        share = [abs(groups[c].mix[k]) for c in columns.free]
+        share = [abs(groups[c].mix[k]) * (groups[c].L - groups[c].mu) for c in columns.free]
         if not share:
             continue
         column = columns.v(columns.free[int(np.argmax(share))], k)
@@ -194,7 +197,7 @@ def _swap(columns: _Columns, groups: list[Group], points: Array, scale: Array, s
         if abs(row[column]) <= 1e-9 * np.abs(row).max(initial=0):
             continue  # this round's answer does not move the iterate: keep v
         basis[column] = row
-        names[column], scale[column] = f"x{k + 1}", sizes.points[k + 1]
+        names[column], scale[column] = ("x", -1, k + 1), sizes.points[k + 1]
     factors = scipy.linalg.lu_factor(basis.T)
 
     def change(rows: Array) -> Array:
@@ -209,7 +212,7 @@ def _swap(columns: _Columns, groups: list[Group], points: Array, scale: Array, s
 
 def _assemble(
     groups: list[Group],
-    names: list[str],
+    names: list[Column],
     scale: Array,
     x: Array,
     v: Array,

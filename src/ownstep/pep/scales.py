@@ -43,8 +43,8 @@ class Sizes:
 
 def expected_sizes(trace: Trace, groups: list[Group], r0: float, rstar: float, *, evaluate_final: bool) -> Sizes:
     """Largest sizes over one-dimensional quadratics h_c = q_c/2 x^2 with q_c from mu_c to L_c, tilted or not."""
-    q, s = _scenarios(groups, rstar)
-    asks, points = _run(trace, groups, q, s, r0)
+    q, s = scenarios(groups, rstar)
+    asks, points = run_quadratics(trace, groups, q, s, r0)
     evaluated = asks + [points[-1]] * evaluate_final
     excess = q - np.array([[g.mu] for g in groups])
     span = np.array([[g.L - g.mu] for g in groups])
@@ -62,7 +62,7 @@ def expected_sizes(trace: Trace, groups: list[Group], r0: float, rstar: float, *
     )
 
 
-def _run(trace: Trace, groups: list[Group], q: Array, s: Array, x0: float) -> tuple[list[Array], list[Array]]:
+def run_quadratics(trace: Trace, groups: list[Group], q: Array, s: Array, x0: float) -> tuple[list[Array], list[Array]]:
     """The traced method on h_c = q_c/2 x^2 with tilts s_c, from x0; one column a scenario."""
     atoms = np.zeros((trace.points[-1].shape[1], q.shape[1]))
     atoms[0] = x0
@@ -81,7 +81,7 @@ def _run(trace: Trace, groups: list[Group], q: Array, s: Array, x0: float) -> tu
     return asks, [point @ atoms for point in trace.points]
 
 
-def _scenarios(groups: list[Group], rstar: float) -> tuple[Array, Array]:
+def scenarios(groups: list[Group], rstar: float) -> tuple[Array, Array]:
     """Curvatures and tilts, one column a scenario."""
     mu = np.array([g.mu for g in groups])
     span = np.array([g.L for g in groups]) - mu
@@ -106,5 +106,5 @@ def _scenarios(groups: list[Group], rstar: float) -> tuple[Array, Array]:
 
 def tilt_moves(trace: Trace, groups: list[Group]) -> bool:
     """Does a tilt of the losses move x^K on some quadratics? Then, scaled up, it moves it as far as one likes."""
-    q, s = _scenarios(groups, 1.0)
-    return bool(np.abs(_run(trace, groups, q, s, 0.0)[1][-1]).max() > 1e-12 * np.abs(s).max())
+    q, s = scenarios(groups, 1.0)
+    return bool(np.abs(run_quadratics(trace, groups, q, s, 0.0)[1][-1]).max() > 1e-12 * np.abs(s).max())

@@ -98,7 +98,7 @@ def objective(gram: Gram, metric: str, shared: bool) -> Objective:
                 if (index := triples.value[at]) >= 0:
                     values[index] = weights[c] * gram.value_scale[index]
     size = max(np.abs(matrix).max(initial=0), np.abs(values).max(initial=0))
-    return Objective(matrix / size, values / size, float(size))
+    return Objective(matrix / (size or 1.0), values / (size or 1.0), float(size))
 
 
 def limits(gram: Gram, r0: float, rstar: float) -> Limits:
