@@ -4,7 +4,7 @@ P = [x0, g^0 ... g^K, g_own, g*, x_own, x*], one column a device for each; G = P
 pairs are used. Written in cvxpy so that it shares no line with the library.
 
 The appendix states that vectors vanish as <G, v v^T> = 0. No matrix with that property is positive definite, which
-costs a solver half its digits (``literal=True``); otherwise the same vectors are set to zero where they are written down.
+costs a solver half its digits (``literal=True``); otherwise the same vectors are set to zero where they are written.
 ``printed=True`` uses the matrix A as the appendix prints it, with (1 - mu/L)/2 where the interpolation condition has
 1/(2(1 - mu/L)).
 """
@@ -59,9 +59,9 @@ def worst_case(L, mu, weights, mixes, r0, rstar, metric="value", printed=False, 
                         continue
                     dx, dg = x[p, i] - x[q, i], g[p, i] - g[q, i]
                     if printed:
-                        rest = factor * (inner(dg, dg) / L[i] + mu[i] * inner(dx, dx)) - mu[i] * (
-                            L[i] - mu[i]
-                        ) / L[i] ** 2 * inner(dx, dg)
+                        rest = factor * (inner(dg, dg) / L[i] + mu[i] * inner(dx, dx)) - mu[i] * (L[i] - mu[i]) / L[
+                            i
+                        ] ** 2 * inner(dx, dg)
                     else:
                         rest = factor * (inner(dg, dg) / L[i] + mu[i] * inner(dx, dx) - 2 * ratio * inner(dg, dx))
                     rules.append(F[p, i] - F[q, i] >= inner(g[q, i], dx) + rest)

@@ -35,7 +35,10 @@ def pepit(setting: Setting) -> float:
             else problem.declare_function(SmoothConvexFunction, L=float(L))
             for m, L in zip(d.mu, d.L, strict=True)
         ]
-        f = sum((float(w) * loss for w, loss in zip(d.weights[1:], losses[1:], strict=True)), float(d.weights[0]) * losses[0])
+        f = sum(
+            (float(w) * loss for w, loss in zip(d.weights[1:], losses[1:], strict=True)),
+            float(d.weights[0]) * losses[0],
+        )
         best, x = f.stationary_point(), problem.set_initial_point()
         problem.set_initial_condition((x - best) ** 2 <= setting.r0**2)
         if np.isfinite(setting.rstar):

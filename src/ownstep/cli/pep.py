@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,8 @@ from rich.table import Table
 from ownstep.cli.common import Json, console, emit
 from ownstep.errors import InvalidInput
 from ownstep.methods import GD, At, Never, OwnStep
-from ownstep.pep import Bound, repeated
+from ownstep.pep import Bound, repeated, worst_case
 from ownstep.pep import curve as worst_curve
-from ownstep.pep import worst_case
 from ownstep.progress import Bar
 
 
@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 def pep(
     L: Annotated[str, typer.Option("--L", help="Smoothness of each device, as 0.3333,3.")],
     mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one a device.")] = "0",
-    weights: Annotated[str | None, typer.Option(help="Weight of each device, up to a factor; equal by default.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Weight of each device, up to a factor; equal by default.")
+    ] = None,
     count: Annotated[str | None, typer.Option(help="How many devices of each kind, as 500,500.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds K.")] = 10,
     switch: Annotated[int | None, typer.Option(help="So many rounds are local; all of them by default.")] = None,
@@ -45,7 +47,13 @@ def pep(
     shares = None if weights is None else _numbers("--weights", weights)
     devices = repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
     method = OwnStep(Never() if switch is None else At(switch))
-    setting: dict[str, Any] = {"devices": len(devices), "rounds": rounds, "switch": switch, "r0": r0, "rstar": rstar}
+    setting: dict[str, Any] = {
+        "devices": len(devices),
+        "rounds": rounds,
+        "switch": switch,
+        "r0": r0,
+        "rstar": _plain(rstar),
+    }
     setting |= {"metric": metric, "gain": devices.gain}
     if not curve:
         ours = worst_case(method, devices, rounds, r0, rstar, metric)
@@ -58,9 +66,7 @@ def pep(
         return
     with Bar("worst cases", 2 * (rounds + 1)) as bar:
         ours_all = worst_curve(method, devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(k))
-        gd_all = worst_curve(
-            GD(), devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(rounds + 1 + k)
-        )
+        gd_all = worst_curve(GD(), devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(rounds + 1 + k))
     from ownstep import plots
 
     written = plots.save(_draw(ours_all, gd_all, metric), out)
@@ -81,8 +87,14 @@ def _numbers(option: str, text: str, kind: type = float) -> list[Any]:
 
 
 def _pair(ours: Bound, gd: Bound) -> dict[str, Any]:
-    finite = {k: v for k, v in ours.to_dict().items() if k in ("lower", "upper", "gap", "status", "seconds")}
-    return finite | {"gd": {"lower": gd.lower, "upper": gd.upper}, "ratio": _ratio(ours, gd)}
+    own: dict[str, Any] = {"lower": _plain(ours.lower), "upper": _plain(ours.upper), "gap": ours.gap}
+    own |= {"status": ours.status, "seconds": ours.seconds}
+    return own | {"gd": {"lower": gd.lower, "upper": gd.upper}, "ratio": _plain(_ratio(ours, gd))}
+
+
+def _plain(number: float) -> float | None:
+    """Json has no infinity: null, and the status says why."""
+    return number if math.isfinite(number) else None
 
 
 def _ratio(ours: Bound, gd: Bound) -> float:

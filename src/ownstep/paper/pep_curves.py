@@ -108,7 +108,8 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     return {
         "verdict": word,
         "rule": f"upper bound of Algorithm 1 below the lower bound of GD at 1/L-bar after {last} rounds, for {won} of "
-        f"{len(below)} switches, and without a switch the error falls by less than 5% between {LATER[0]} and {LATER[1]} rounds",
+        f"{len(below)} switches, and without a switch the error falls by less than 5% "
+        f"between {LATER[0]} and {LATER[1]} rounds",
         "findings": findings,
     }
 

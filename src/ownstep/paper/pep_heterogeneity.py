@@ -20,7 +20,7 @@ CLAIM = (
 SETTINGS = (
     ("(L1, L2)", "(0.5,1.5) (0.6,1.4) (0.7,1.3) (0.8,1.2)", "the same, and (0.9,1.1)", "where the gain vanishes"),
     ("mu, R0, R*", "0.1, 10, 1", "the same", ""),
-    ("rounds, switch", "K=20, switch 10", "the first 10 rounds local, and the first 9", "switch 10 can be read as either"),
+    ("rounds, switch", "K=20, switch 10", "the first 10 rounds local, and 9", "switch 10 can be read as either"),
     ("metric", "f(x^K)-f(x*) in the code, ||x^K-x*||^2 in Theorem 1", "both", "the theorem speaks of the distance"),
     ("map", "not there", "L=(1/3, 3), R*/R0 from 0 to 1, K=5, 10, 20, switch from K/4 to never",
      "where the ratio is below one, and where it is not"),
@@ -54,7 +54,9 @@ def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dic
 def _pair(L: tuple[float, float], metric: str, rounds: int) -> dict[str, Any]:
     devices = Devices.uniform(L, MU)
     gd = pep.worst_case(GD(), devices, rounds, R0, RSTAR, metric)
-    ours = {k: pep.worst_case(OwnStep(At(k)), devices, rounds, R0, RSTAR, metric) for k in (rounds // 2, rounds // 2 - 1)}
+    ours = {
+        k: pep.worst_case(OwnStep(At(k)), devices, rounds, R0, RSTAR, metric) for k in (rounds // 2, rounds // 2 - 1)
+    }
     return {
         "L": list(L),
         "gain": devices.gain,
@@ -137,7 +139,9 @@ def figure(result: dict[str, Any]) -> Figure:
 
 def _map(ax: Any, cells: list[dict[str, Any]], rounds: int) -> None:
     radii = list(dict.fromkeys(c["radius"] for c in cells))
-    grid = np.array([[next(c["ratio"] for c in cells if c["radius"] == r and c["share"] == s) for s in SHARES] for r in radii])
+    grid = np.array(
+        [[next(c["ratio"] for c in cells if c["radius"] == r and c["share"] == s) for s in SHARES] for r in radii]
+    )
     ax.imshow(np.log10(grid), cmap="RdBu_r", vmin=-1.2, vmax=1.2, aspect="auto", origin="lower")
     for i, j in np.ndindex(grid.shape):
         shade = "white" if abs(np.log10(grid[i, j])) > 0.8 else "black"

@@ -95,7 +95,7 @@ class Conditions:
 def conditions(gram: Gram, pairs: Index) -> Conditions:
     """Assemble the interpolation conditions phi_q - phi_p + <v_q, x_p - x_q> + ||v_p - v_q||^2/(2(L-mu)) <= 0."""
     group, p, q = pairs.T
-    count, n = len(pairs), len(gram.columns)
+    count = len(pairs)
     x = np.stack([t.x for t in gram.triples])
     v = np.stack([t.v for t in gram.triples])
     factor = np.array([1 / (2 * t.curvature) if t.curvature else 0.0 for t in gram.triples])[group]

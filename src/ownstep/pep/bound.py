@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ownstep.errors import OwnstepError
 from ownstep.methods.base import Method
@@ -18,16 +17,19 @@ from ownstep.pep.assemble import Conditions, conditions
 from ownstep.pep.certificate import Certificate, Proof, certificate, repair
 from ownstep.pep.classes import check
 from ownstep.pep.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, worst_point
-from ownstep.pep.gram import Gram, build
+from ownstep.pep.gram import build
 from ownstep.pep.instance import Instance, recover
 from ownstep.pep.quadratic import worst_quadratic
 from ownstep.pep.scales import tilt_moves
-from ownstep.pep.solve import Limits, Objective, Solution, limits, objective, solve
+from ownstep.pep.solve import Solution, limits, objective, solve
 from ownstep.pep.symbolic import Trace, trace
 from ownstep.plan import Devices
 
-MARGINS = (5e-10, 3e-9, 3e-8, 1e-6)
+MARGINS = (5e-10, 2e-9, 6e-9, 2e-8, 1e-7)
 """How far inside their sets solutions are asked to be; the next one is tried where a proof came out short."""
+
+MOST_SOLVES = 6
+"""Times to come back for more conditions at most; what is still missing then would take hundreds."""
 
 LAST = -1
 """Stands for the last point among the hubs, as its number differs from one K to the next."""
@@ -82,7 +84,19 @@ class Bound:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain data."""
-        names = ("lower", "upper", "gap", "metric", "rounds", "r0", "rstar", "status", "solves", "conditions", "seconds")
+        names = (
+            "lower",
+            "upper",
+            "gap",
+            "metric",
+            "rounds",
+            "r0",
+            "rstar",
+            "status",
+            "solves",
+            "conditions",
+            "seconds",
+        )
         return {name: getattr(self, name) for name in names}
 
 
@@ -96,7 +110,7 @@ def worst_case(
     *,
     tolerance: float = 1e-5,
     symmetry: bool = True,
-    effort: int = 4,
+    patience: float = 8.0,
 ) -> Bound:
     """The largest error ``method`` can make in ``rounds`` rounds, over all functions of the devices' classes.
 
@@ -114,7 +128,7 @@ def worst_case(
     metric : ``"value"``, ``"distance"`` or ``"gradient"``: see :data:`ownstep.pep.METRICS`.
     tolerance : relative width of the enclosure to stop at.
     symmetry : False keeps every device apart, for checking.
-    effort : how many times to come back for more interpolation conditions when the enclosure is wide.
+    patience : seconds after which no further solve is begun to narrow the enclosure.
 
     Raises
     ------
@@ -123,7 +137,7 @@ def worst_case(
     """
     check(rounds, r0, rstar, metric)
     path = trace(method, devices, int(rounds))
-    return _Search(method, devices, path, float(r0), float(rstar), metric, symmetry).run(tolerance, effort)
+    return _Search(method, devices, path, float(r0), float(rstar), metric, symmetry).run(tolerance, patience)
 
 
 def curve(
@@ -135,7 +149,7 @@ def curve(
     metric: str = "value",
     *,
     tolerance: float = 1e-5,
-    effort: int = 4,
+    patience: float = 8.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Bound]:
     """Worst cases after K = 0, 1, ..., ``rounds`` rounds.
@@ -147,7 +161,7 @@ def curve(
     bounds: list[Bound] = []
     for k in range(int(rounds) + 1):
         search = _Search(method, devices, path.until(k), float(r0), float(rstar), metric, True)
-        bounds.append(search.run(tolerance, effort, bounds[-1].hubs if bounds else ()))
+        bounds.append(search.run(tolerance, patience, bounds[-1].hubs if bounds else ()))
         if progress is not None:
             progress(k, int(rounds))
     return bounds
@@ -174,9 +188,9 @@ class _Search:
         self.solves = 0
         self.best: tuple[Proof, Conditions] | None = None
         self.worst: Instance | None = None
-        self.margin = 0
+        self.margin: int = 0
 
-    def run(self, tolerance: float, effort: int, hubs: tuple[int, ...] = ()) -> Bound:
+    def run(self, tolerance: float, patience: float, hubs: tuple[int, ...] = ()) -> Bound:
         if self.local_optima and math.isinf(self.rstar):
             return self._without_radius()
         self.gram = build(
@@ -191,21 +205,22 @@ class _Search:
         self.radii = limits(self.gram, self.r0, self.rstar)
         if self.target.size == 0:
             return self._always_zero()
-        self._replay(worst_quadratic(self.path, self.gram, self.target, self.r0, self.rstar))
         last = self.gram.final_value or self.path.rounds
         chosen = [last if h == LAST else h for h in hubs]
         every = all_pairs(self.gram)
         pairs = Pairs(core_pairs(self.gram))
         for hub in chosen:
             pairs.add(hub_pairs(self.gram, hub))
-        for attempt in range(effort + 1):
+        for attempt in range(MOST_SOLVES):
             try:
                 found = self._solve(conditions(self.gram, pairs.array()))
             except OwnstepError:
                 if self.best is None:
                     raise
                 break  # a larger problem that fails takes nothing away from the bound already proved
-            if self._gap() <= tolerance or attempt == effort:
+            if attempt == 0 and self._gap() > tolerance:
+                self._replay(worst_quadratic(self.path, self.gram, self.target, self.r0, self.rstar))
+            if self._gap() <= tolerance or time.perf_counter() - self.began > patience:
                 break
             hub = last if last not in chosen else worst_point(self.gram, found, chosen)
             more = every if len(every) <= SMALL or hub is None else hub_pairs(self.gram, hub)
@@ -218,10 +233,11 @@ class _Search:
     def _solve(self, rows: Conditions) -> Solution:
         """One solve and its check; keeps the best proof and the worst instance."""
         failure = "it was not called"
-        for self.margin in range(max(self.margin - 1, 0), len(MARGINS)):
+        for margin in range(max(self.margin - 1, 0), len(MARGINS)):
+            self.margin = margin
             self.solves += 1
             try:
-                found = solve(self.gram, rows, self.target, self.radii, margin=MARGINS[self.margin])
+                found = solve(self.gram, rows, self.target, self.radii, margin=MARGINS[margin])
             except OwnstepError as error:
                 failure = str(error)
                 continue
@@ -255,15 +271,19 @@ class _Search:
             self.worst = instance
 
     def _gap(self) -> float:
-        assert self.best is not None and self.worst is not None
+        assert self.best is not None
+        assert self.worst is not None
         upper = self.best[0].bound
         return (upper - self.worst.error) / upper if upper > 0 else 0.0
 
     def _bound(self, tolerance: float, hubs: tuple[int, ...]) -> Bound:
-        assert self.best is not None and self.worst is not None
+        assert self.best is not None
+        assert self.worst is not None
         proof, rows = self.best
         gap = self._gap()
-        words = f"enclosed to a relative {gap:.1e}" + ("" if gap <= tolerance else f", short of the {tolerance:g} asked for")
+        words = f"enclosed to a relative {gap:.1e}"
+        if gap > tolerance:
+            words += f", short of the {tolerance:g} asked for"
         status = (
             f"{words}; solver: {self.status}; the proof's slack is positive ({proof.slack:.1e} at least), values cancel "
             f"after a repair of {proof.repaired:.1e}; the instance meets both radii, gradients at local minimisers "

@@ -72,9 +72,7 @@ def repeated(
         raise InvalidInput(f"{len(shares)} weights for {len(kinds)} kinds of device: one for each L")
     times = np.asarray(counts, dtype=int)
     each = np.repeat(shares, times)
-    return Devices(
-        each / each.sum(), np.repeat(kinds, times), np.repeat(np.broadcast_to(mus, kinds.shape), times)
-    )
+    return Devices(each / each.sum(), np.repeat(kinds, times), np.repeat(np.broadcast_to(mus, kinds.shape), times))
 
 
 def interpolation_gaps(x: Array, g: Array, f: Array, mu: float, L: float) -> Array:
@@ -88,7 +86,7 @@ def interpolation_gaps(x: Array, g: Array, f: Array, mu: float, L: float) -> Arr
     -------
     array whose entry (p, q) is the left side minus the right side of the condition above.
     """
-    if L <= mu:
+    if mu >= L:
         raise InvalidInput(f"the condition needs mu < L, got mu={mu:g} and L={L:g}")
     v = g - mu * x
     phi = f - mu / 2 * np.einsum("ij,ij->i", x, x)

@@ -17,6 +17,7 @@ neighbouring rounds and the few of s and z: the dual matrix is banded with a nar
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +65,7 @@ class Gram:
 
     Parameters
     ----------
-    columns : what the mean block's columns are: (``"x"``, -1, k), (``"v"``, c, k), (``"s"``, c, -1) or (``"z"``, c, -1).
+    columns : what the mean block's columns are: x^k, v_c^k, s_c or z_c, see :data:`Column`.
     scale : what one unit of each column stands for, so that all entries of an optimal Gram matrix are of order one.
     difference_scale : the same for each group's difference block (None without twins).
     triples : one a group.
@@ -184,7 +185,9 @@ class _Columns:
         return scale
 
 
-def _swap(columns: _Columns, groups: list[Group], points: Array, scale: Array, sizes: Sizes):  # type: ignore[no-untyped-def]
+def _swap(
+    columns: _Columns, groups: list[Group], points: Array, scale: Array, sizes: Sizes
+) -> tuple[list[Column], Array, Callable[[Array], Array]]:
     """Let each new iterate take the place of one group's v; returns the names, scales and the change of basis."""
     names, scale = list(columns.names), scale.copy()
     basis = np.eye(len(names))
@@ -224,20 +227,20 @@ def _assemble(
     local_optima: bool,
 ) -> Gram:
     labels = sizes.slopes.shape[1]
-    triples, value_scale, difference_scale = [], [], []
+    triples: list[Triples] = []
+    value_scale: list[float] = []
+    difference_scale: list[Array | None] = []
     for c, group in enumerate(groups):
         curvature = group.L - group.mu
         value = np.full(x.shape[1], -1)
         if not group.quadratic:
             value[1:] = len(value_scale) + np.arange(x.shape[1] - 1)
-            value_scale += [*sizes.values[c]] + [curvature * rstar**2] * local_optima
+            value_scale += [*map(float, sizes.values[c]), *([curvature * rstar**2] * local_optima)]
         x_d = v_d = scale_d = None
         if group.twins:
             x_d, v_d, scale_d = _differences(group, sizes.slopes[c], rstar)
             x_d, v_d = x_d * scale_d, v_d * scale_d
-        triples.append(
-            Triples(_names(labels, local_optima), x[c] * scale, v[c] * scale, x_d, v_d, value, curvature)
-        )
+        triples.append(Triples(_names(labels, local_optima), x[c] * scale, v[c] * scale, x_d, v_d, value, curvature))
         difference_scale.append(scale_d)
     return Gram(
         groups=tuple(groups),

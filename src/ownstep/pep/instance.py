@@ -1,15 +1,14 @@
 r"""A worst function one can hold in hand: recovered from the Gram matrix, and the real method run on it.
 
 Points, gradients and values come out of a factorisation of the Gram matrix. The functions built from them (see
-:mod:`ownstep.pep.interpolant`) belong to the class whatever rounding did to the numbers, x* = 0 minimises their weighted
-sum by construction, and the instance is scaled to meet both radii. So the error that the *real* method reaches on it
-is a lower bound on the worst case, whether or not the solver was accurate.
+:mod:`ownstep.pep.interpolant`) belong to the class whatever rounding did to the numbers, x* = 0 minimises their
+weighted sum by construction, and the instance is scaled to meet both radii. So the error that the *real* method
+reaches on it is a lower bound on the worst case, whether or not the solver was accurate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +19,16 @@ from ownstep.methods.base import Answer, Method
 from ownstep.pep.gram import Gram
 from ownstep.pep.interpolant import Interpolant
 from ownstep.pep.solve import Solution
+from ownstep.pep.symmetry import Group
 from ownstep.plan import Devices
 
 Array = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-13
 """Eigenvalues below this fraction of the largest carry no direction of the instance."""
+
+TWINS_ALIKE = 1e-6
+"""Trace of a difference block, in units of the instance's own sizes, below which it is taken for zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,7 @@ class LocalLoss:
         return self.both(x)[0]
 
     def gradient(self, x: Array) -> Array:
-        """grad f_i(x)."""
+        """Grad f_i(x)."""
         return self.both(x)[1]
 
     def both(self, x: Array) -> tuple[float, Array]:
@@ -104,7 +107,7 @@ def recover(
     metric: str,
 ) -> Instance:
     """Build the instance behind a solution, scale it into both radii, and run the method on it."""
-    mean, apart = _factor(found.gram), [_factor(block) for block in found.differences]
+    mean, apart = _factor(found.gram), [_factor(_unless_tiny(block)) for block in found.differences]
     values = found.values * gram.value_scale
     x0, losses = _build(devices, gram, values, mean, apart, 1.0)
     length = float(np.linalg.norm(x0))
@@ -167,6 +170,11 @@ def _error(final: Array, devices: Devices, losses: tuple[LocalLoss, ...], metric
     return float(gradient @ gradient) if metric == "gradient" else total
 
 
+def _unless_tiny(block: Array) -> Array:
+    """A difference block without what the solver left of zero: twins that need not differ share one function."""
+    return block if np.trace(block) > TWINS_ALIKE else np.zeros_like(block)
+
+
 def _factor(matrix: Array) -> Array:
     """Rows whose inner products are the matrix, as far as it is positive."""
     values, vectors = np.linalg.eigh(matrix)
@@ -193,30 +201,21 @@ def _build(
             continue
         block, at = apart[position], mean.shape[1] + sum(spare[:position])
         position += 1
-        tilt = _difference_tilt(len(triples.names), group.quadratic) * gram.difference_scale[c]
-        for members, (a, b) in _arrangement(group.members):
-            place: Callable[[Array], Array] = lambda rows, a=a, b=b, at=at, block=block: _placed(  # noqa: E731
-                rows @ block, a, b, at, width
-            )
-            losses.append(
-                _loss(
-                    members,
-                    (x + place(triples.x_difference)) * factor,
-                    (v + place(triples.v_difference)) * factor,
-                    phi,
-                    (s + place(tilt[None])[0]) * factor,
-                    group.mu,
-                    group.L,
-                    True,
-                )
-            )
+        scale = gram.difference_scale[c]
+        tilt = _difference_tilt(len(triples.names), group.quadratic) * (1.0 if scale is None else scale)
+        arranged = _arrangement(group.members) if block.shape[1] else [(group.members, (0.0, 0.0))]
+        for members, corner in arranged:
+            x_i = x + _placed(triples.x_difference @ block, corner, at, width)
+            v_i = v + _placed(triples.v_difference @ block, corner, at, width)
+            s_i = s + _placed(tilt[None] @ block, corner, at, width)[0]
+            losses.append(_loss(members, x_i * factor, v_i * factor, phi, s_i * factor, group.mu, group.L, True))
     return start, tuple(losses)
 
 
 def _difference_tilt(triples: int, quadratic: bool) -> Array:
     """The column that holds the difference of s: after the v of every round."""
     rounds = triples - 2
-    return np.eye(1)[0] if quadratic else np.eye(rounds + 2)[rounds]
+    return np.asarray(np.eye(1)[0] if quadratic else np.eye(rounds + 2)[rounds])
 
 
 def _arrangement(members: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[float, float]]]:
@@ -232,17 +231,16 @@ def _arrangement(members: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[
     return out + [(part, corner) for part, corner in pairs if part]
 
 
-def _placed(rows: Array, a: float, b: float, at: int, width: int) -> Array:
+def _placed(rows: Array, corner: tuple[float, float], at: int, width: int) -> Array:
+    """The rows along both spare copies of their space, starting at column ``at``."""
     size = rows.shape[1]
     out = np.zeros((len(rows), width))
-    out[:, at : at + size] = a * rows
-    out[:, at + size : at + 2 * size] = b * rows
+    out[:, at : at + size] = corner[0] * rows
+    out[:, at + size : at + 2 * size] = corner[1] * rows
     return out
 
 
-def _share(
-    devices: Devices, group: Any, x: Array, v: Array, phi: Array, s: Array, own: bool
-) -> list[LocalLoss]:
+def _share(devices: Devices, group: Group, x: Array, v: Array, phi: Array, s: Array, own: bool) -> list[LocalLoss]:
     """A pooled function, handed out to its devices: each gets its share of the curvature above mu."""
     kinds: dict[tuple[float, float], list[int]] = {}
     for i in group.members:

@@ -40,7 +40,7 @@ class Interpolant:
         return self.both(y)[0]
 
     def gradient(self, y: Array) -> Array:
-        """grad f(y)."""
+        """Grad f(y)."""
         return self.both(y)[1]
 
     def both(self, y: Array) -> tuple[float, Array]:

@@ -25,9 +25,11 @@ def worst_quadratic(trace: Trace, gram: Gram, target: Objective, r0: float, rsta
     seen = np.stack([np.broadcast_to(x, q.shape) for x in [*asks, points[-1]]])
     excess = q - np.array([[g.mu] for g in groups])
     own = np.where(q > 0, -s / np.where(q > 0, q, 1.0), 0.0)
-    rows = {"x": lambda c, k: points[k][0], "v": lambda c, k: excess[c] * seen[k, c], "s": lambda c, k: s[c],
-            "z": lambda c, k: own[c]}  # fmt: skip
-    vectors = np.stack([rows[kind](c, k) for kind, c, k in gram.columns]) / gram.scale[:, None]
+
+    def size(kind: str, c: int, k: int) -> Array:
+        return np.asarray({"x": points[k][0], "v": excess[c] * seen[k, c], "s": s[c], "z": own[c]}[kind])
+
+    vectors = np.stack([size(*column) for column in gram.columns]) / gram.scale[:, None]
     at = [*seen, own] if gram.local_optima and gram.final_value else [*seen[:-1], own] if gram.local_optima else [*seen]
     values = np.zeros((len(gram.value_scale), q.shape[1]))
     for c, triples in enumerate(gram.triples):

@@ -57,9 +57,7 @@ def expected_sizes(trace: Trace, groups: list[Group], r0: float, rstar: float, *
     values = np.maximum(values, LEAST_SLOPE * span * visited**2)
     largest = max(float(reached.max()), *(float(np.abs(x).max()) for x in evaluated)) if evaluated else r0
     floor = SMALLEST * largest
-    return Sizes(
-        np.maximum(reached, floor), np.maximum(slopes, span * floor), np.maximum(values, span * floor**2)
-    )
+    return Sizes(np.maximum(reached, floor), np.maximum(slopes, span * floor), np.maximum(values, span * floor**2))
 
 
 def run_quadratics(trace: Trace, groups: list[Group], q: Array, s: Array, x0: float) -> tuple[list[Array], list[Array]]:

@@ -15,7 +15,6 @@ zero and the interpolation conditions a little below. Then neither is spoilt by 
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 

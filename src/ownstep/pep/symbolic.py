@@ -7,7 +7,6 @@ worst case over all functions can only be written down exactly for a method that
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -66,12 +65,11 @@ class _OnlyLinear:
 class LossValue(_OnlyLinear):
     """Stands for the loss f(x) that an answer carries; nothing may be done with it."""
 
-    def __add__(self, _: object) -> NoReturn:
+    def _refused(self, *_: object) -> NoReturn:
         _refuse("using the loss value of an answer")
 
-    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = __add__  # type: ignore[assignment]
-    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __add__  # type: ignore[assignment]
-    __float__ = __bool__ = __abs__ = __add__  # type: ignore[assignment]
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = _refused
+    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __float__ = __bool__ = __abs__ = _refused
 
 
 class Vector(_OnlyLinear):
@@ -81,7 +79,7 @@ class Vector(_OnlyLinear):
         self.coefficients = np.asarray(coefficients, dtype=float)
 
     def __add__(self, other: object) -> Vector:
-        if isinstance(other, numbers.Number) and other == 0:
+        if isinstance(other, int) and other == 0:
             return self  # so that sum(...) of vectors works
         if not isinstance(other, Vector):
             return NotImplemented
@@ -191,7 +189,7 @@ class Stack(_OnlyLinear):
 
 
 def _sum(a: Array, b: Array) -> Array:
-    """a + b, the shorter one meaning zeros for the atoms it has not seen."""
+    """A + b, the shorter one meaning zeros for the atoms it has not seen."""
     width = max(a.shape[-1], b.shape[-1])
     return _padded(a, width) + _padded(b, width)
 
@@ -282,9 +280,7 @@ def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
             atoms += 1
         state = method.tell(state, answer)
         points.append(_rows(method.point(state)))
-    return Trace(
-        tuple(_padded(a, atoms) for a in asks), tuple(mixes), tuple(_padded(p, atoms) for p in points)
-    )
+    return Trace(tuple(_padded(a, atoms) for a in asks), tuple(mixes), tuple(_padded(p, atoms) for p in points))
 
 
 def _rows(x: Any) -> Array:

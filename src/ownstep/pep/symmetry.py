@@ -54,7 +54,7 @@ class Group:
 
     @property
     def quadratic(self) -> bool:
-        """mu = L: the class holds a single function, L/2 ||x - a||^2."""
+        """Mu = L: the class holds a single function, L/2 ||x - a||^2."""
         return self.L - self.mu <= 1e-12 * self.L
 
 
