@@ -16,7 +16,7 @@ from ownstep.pep import symmetry as alike
 from ownstep.pep.assemble import Conditions, conditions
 from ownstep.pep.certificate import Certificate, Proof, certificate, repair
 from ownstep.pep.classes import check
-from ownstep.pep.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, worst_point
+from ownstep.pep.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
 from ownstep.pep.gram import build
 from ownstep.pep.instance import Instance, recover
 from ownstep.pep.quadratic import worst_quadratic
@@ -110,7 +110,7 @@ def worst_case(
     *,
     tolerance: float = 1e-5,
     symmetry: bool = True,
-    patience: float = 8.0,
+    patience: float = 5.0,
 ) -> Bound:
     """The largest error ``method`` can make in ``rounds`` rounds, over all functions of the devices' classes.
 
@@ -149,7 +149,7 @@ def curve(
     metric: str = "value",
     *,
     tolerance: float = 1e-5,
-    patience: float = 8.0,
+    patience: float = 5.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Bound]:
     """Worst cases after K = 0, 1, ..., ``rounds`` rounds.
@@ -206,11 +206,12 @@ class _Search:
         if self.target.size == 0:
             return self._always_zero()
         last = self.gram.final_value or self.path.rounds
+        promising = [last, *turning_points(self.path)]
         chosen = [last if h == LAST else h for h in hubs]
         every = all_pairs(self.gram)
         pairs = Pairs(core_pairs(self.gram))
-        for hub in chosen:
-            pairs.add(hub_pairs(self.gram, hub))
+        for known in chosen:
+            pairs.add(hub_pairs(self.gram, known))
         for attempt in range(MOST_SOLVES):
             try:
                 found = self._solve(conditions(self.gram, pairs.array()))
@@ -222,7 +223,7 @@ class _Search:
                 self._replay(worst_quadratic(self.path, self.gram, self.target, self.r0, self.rstar))
             if self._gap() <= tolerance or time.perf_counter() - self.began > patience:
                 break
-            hub = last if last not in chosen else worst_point(self.gram, found, chosen)
+            hub = next((h for h in promising if h not in chosen), worst_point(self.gram, found, chosen))
             more = every if len(every) <= SMALL or hub is None else hub_pairs(self.gram, hub)
             if not pairs.add(more):
                 break
@@ -285,9 +286,9 @@ class _Search:
         if gap > tolerance:
             words += f", short of the {tolerance:g} asked for"
         status = (
-            f"{words}; solver: {self.status}; the proof's slack is positive ({proof.slack:.1e} at least), values cancel "
-            f"after a repair of {proof.repaired:.1e}; the instance meets both radii, gradients at local minimisers "
-            f"below {self.worst.residual:.1e}"
+            f"{words}; solver: {self.status}; the proof's slack is positive ({proof.slack:.1e} at least), values "
+            f"cancel after a repair of {proof.repaired:.1e}; the instance meets both radii, gradients at local "
+            f"minimisers below {self.worst.residual:.1e}"
         )
         return Bound(
             lower=self.worst.error,

@@ -3,7 +3,8 @@
 Leaving conditions out can only raise the maximum, so any choice gives a valid upper bound. Conditions between
 neighbouring rounds and with the optima keep the dual matrix banded. All conditions of a single point, a *hub*, add only
 that point's few columns to the border of the band, so hubs keep the cost linear in K. The last point is the first hub
-to try: the metric lives there. Small problems take all conditions at once.
+to try, as the metric lives there, then those where the method changes its steps, then those that take part in most of
+what is broken. Small problems take all conditions at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from ownstep.pep.gram import Gram
 from ownstep.pep.solve import Solution, blocks
+from ownstep.pep.symbolic import Trace
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -103,6 +105,14 @@ def broken(gram: Gram, found: Solution) -> list[Array]:
         np.fill_diagonal(size, 1.0)
         out.append(np.maximum(excess / size, 0.0))
     return out
+
+
+def turning_points(trace: Trace) -> list[int]:
+    """Triples at which a method with one shared point starts to ask for another mix."""
+    if not trace.shared:
+        return []
+    mixes = [np.asarray(mix) for mix in trace.mixes]
+    return [k + 1 for k in range(1, len(mixes)) if not np.allclose(mixes[k], mixes[k - 1], rtol=1e-9, atol=0)]
 
 
 def worst_point(gram: Gram, found: Solution, known: list[int]) -> int | None:
