@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,7 +158,7 @@ class History:
         """Read back what :meth:`save` wrote under the same path."""
         base = Path(path)
         try:
-            with np.load(base.with_name(base.name + ".npz"), allow_pickle=False) as file:
+            with base.with_name(base.name + ".npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = dict(file)
             about = json.loads(base.with_name(base.name + ".json").read_text())
             return cls(
@@ -171,7 +172,7 @@ class History:
                 arrays.get("took_part"),
                 about["settings"],
             )
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise OwnstepError(f"no readable history at {str(base)!r} (.npz and .json): {error}") from error
 
 

@@ -38,7 +38,7 @@ def save(path: Path, state: Any, about: dict[str, Any], columns: dict[str, NDArr
 def load(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[str, NDArray[Any]]]:
     """Read a checkpoint into a copy of ``template``, a state of the same method."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             header = json.loads(bytes(file["header"]).decode())
             arrays = {k[6:]: file[k] for k in file.files if k.startswith("state/")}
             columns = {k[7:]: file[k] for k in file.files if k.startswith("column/")}

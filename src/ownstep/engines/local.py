@@ -47,6 +47,7 @@ def run(
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
     name: str | None = None,
+    measure_gradient: bool = False,
     seed: int = 0,
     search_target: float | None = None,
 ) -> History:
@@ -64,6 +65,8 @@ def run(
         history is the one an unbroken run would have given.
     progress : draw a progress bar; only on a terminal by default.
     name : label of the history; the method by default.
+    measure_gradient : record ||grad f(x^k)|| in every round. It is free wherever grad f is what the method asks
+        for; in Algorithm 1's local phase it takes a second sum in the same pass, and is nan unless asked for here.
     seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
 
     Returns
@@ -81,7 +84,7 @@ def run(
         tuned = tune_step(problem, rounds, devices=devices, x0=x0, target=goal, seed=seed, progress=progress)
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
     start = _start(problem, x0)
-    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning)
+    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning, measure_gradient)
     if checkpoint is not None and Path(checkpoint).exists():
         loop.resume(Path(checkpoint))
     saved = time.monotonic()
@@ -112,7 +115,9 @@ class _Loop:
         participation: Participation | None,
         name: str,
         extra: dict[str, Any],
+        measure_gradient: bool,
     ) -> None:
+        self.measure_gradient = measure_gradient
         self.method, self.problem, self.devices, self.participation, self.name = (
             method, problem, devices, participation, name,
         )  # fmt: skip
@@ -190,7 +195,7 @@ class _Loop:
 
     def interrupt(self) -> None:
         """Ctrl-C: forget a half-evaluated round and stop at the iterate the last complete one left."""
-        for entries in self.columns.values():
+        for entries in (*self.columns.values(), self.took_part):
             del entries[self.k :]
         self.evaluate()
         self._stop(f"interrupted after {self.k} rounds")
@@ -256,9 +261,9 @@ class _Loop:
         if np.ptp(ratio) <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = norm(total) / abs(float(ratio[0])) if ratio[0] else np.nan
-        elif self.problem.many_sums_at_once:
+        elif self.measure_gradient:
             losses, both = self.problem.mix(ask.x, np.column_stack([mix, weights]))
-            total, gradient_norm = np.ascontiguousarray(both[:, 0]), norm(both[:, 1])
+            total, gradient_norm = both[:, 0].copy(), norm(both[:, 1])
         else:
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = np.nan

@@ -1,0 +1,37 @@
+# Two commands matter: `make demo` and `make test`. Each sets up .venv by itself and is quick when run again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+EXTRAS := test,pepit
+
+# Small products are slower on many threads, and the tests already use every core.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: demo test lint install benchmarks clean
+
+demo: $(INSTALLED)
+	$(BIN)/ownstep demo
+
+test: lint
+	$(BIN)/pytest -n auto
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+
+install: $(INSTALLED)
+
+benchmarks: $(INSTALLED)
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ownstep needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) ownstep-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from ownstep.engines import Bernoulli, baselines, compare, describe, local, run, tune_step
+from ownstep.engines.participation import effective_mix
+from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.history import COLUMNS
+from ownstep.methods import GD, At, Nesterov, OwnStep
+from ownstep.plan import Devices
+from ownstep.problems import optimum
+
+from ..conftest import make_least_squares, make_logistic
+
+SAME = [c for c in COLUMNS if c != "seconds"]
+
+
+def assert_same_history(first, second):
+    for column in SAME:
+        np.testing.assert_array_equal(first.columns[column], second.columns[column], err_msg=column)
+    assert (first.x == second.x).all()
+    assert (first.best_x == second.best_x).all()
+    assert (first.stopped, first.switched_at, first.switch_why) == (
+        second.stopped,
+        second.switched_at,
+        second.switch_why,
+    )
+    np.testing.assert_array_equal(first.took_part, second.took_part)
+
+
+def test_what_is_recorded_is_what_happened(small_logistic):
+    history = run(OwnStep(At(3)), small_logistic, 5, measure_gradient=True)
+    x = small_logistic.x0()
+    devices = describe(small_logistic).devices
+    for k in range(6):
+        gradient = small_logistic.weights @ small_logistic.gradients(x)
+        assert history.value[k] == pytest.approx(small_logistic.value(x), rel=1e-13)
+        assert history.gradient_norm[k] == pytest.approx(np.linalg.norm(gradient), rel=1e-9)
+        alpha = 1 / devices.L if k < 3 else 1 / devices.L_bar
+        x = x - (small_logistic.weights * alpha) @ small_logistic.gradients(x)
+    vector = small_logistic.dim * 8
+    assert history.columns["bytes_up"].tolist() == [3 * (vector + 8)] * 5 + [0]
+    assert history.columns["bytes_down"].tolist() == [3 * (vector + 8)] * 5 + [0]
+    assert history.columns["participants"].tolist() == [3] * 5 + [0]
+    assert history.stopped == "all 5 rounds done"
+
+
+def test_the_gradient_of_a_local_round_is_measured_only_when_asked_for(small_logistic):
+    plain, measured = (run(OwnStep(At(3)), small_logistic, 5, measure_gradient=m) for m in (False, True))
+    assert np.isnan(plain.gradient_norm[:3]).all()
+    np.testing.assert_allclose(plain.gradient_norm[3:], measured.gradient_norm[3:], rtol=1e-9)
+    np.testing.assert_allclose(plain.x, measured.x, atol=1e-14)
+
+
+def test_nesterov_is_measured_where_it_stands_not_where_it_looks(small_logistic):
+    history = run(Nesterov(), small_logistic, 12)
+    assert history.value[-1] == pytest.approx(small_logistic.value(history.x), rel=1e-13)
+
+
+def test_targets_and_tolerances_stop_the_run(small_logistic):
+    best = optimum(small_logistic).value
+    reached = run(GD("true"), small_logistic, 5000, target=best + 1e-6)
+    assert reached.value[-1] <= best + 1e-6 < reached.value[-2]
+    assert "reached the target" in reached.stopped
+    flat = run(GD("true"), small_logistic, 5000, gradient_tolerance=1e-4)
+    assert flat.gradient_norm[-1] <= 1e-4 < flat.gradient_norm[-2]
+
+
+def test_divergence_stops_the_run_and_the_best_iterate_is_kept(least_squares):
+    lying = Devices(least_squares.weights, describe(least_squares).devices.L / 50)
+    history = run(OwnStep(At(500)), least_squares, 500, devices=lying)
+    assert history.stopped.startswith("diverged")
+    assert history.rounds < 500
+    assert history.best_value == history.value.min()
+    assert least_squares.value(history.best_x) == pytest.approx(history.best_value)
+
+
+def test_nan_stops_the_run_with_the_reason(least_squares):
+    class Broken(type(least_squares)):
+        def mix(self, x, c):
+            losses, total = super().mix(x, c)
+            self.calls = getattr(self, "calls", 0) + 1
+            return (losses * np.nan, total) if self.calls > 4 else (losses, total)
+
+    least_squares.__class__ = Broken
+    history = run(GD("mean"), least_squares, 50)
+    assert history.stopped == "f(x) is nan at round 4"
+    assert np.isfinite(history.best_value)
+    assert np.isfinite(history.best_x).all()
+
+
+def test_partial_participation_repeats_itself_and_is_recorded(small_logistic):
+    rule = Bernoulli(0.6, seed=4)
+    first, second = (run(OwnStep(), small_logistic, 60, participation=rule) for _ in range(2))
+    assert_same_history(first, second)
+    assert first.took_part.shape == (60, 3)
+    assert (first.took_part.sum(axis=1) == first.columns["participants"][:-1]).all()
+    assert 0.4 < first.took_part.mean() < 0.8
+    other = run(OwnStep(), small_logistic, 60, participation=Bernoulli(0.6, seed=5))
+    assert (other.took_part != first.took_part).any()
+
+
+def test_rescaling_and_dropping_the_missing_share():
+    mix, weights, present = np.array([1.0, 2.0, 4.0]), np.array([0.2, 0.3, 0.5]), np.array([True, False, True])
+    np.testing.assert_allclose(effective_mix(mix, weights, present, "drop"), [1, 0, 4])
+    np.testing.assert_allclose(effective_mix(mix, weights, present, "rescale"), [1 / 0.7, 0, 4 / 0.7])
+    nobody = np.zeros(3, bool)
+    assert (effective_mix(mix, weights, nobody, "rescale") == 0).all()
+
+
+def test_dropped_gradients_are_unbiased_up_to_p(small_logistic):
+    """Averaged over many rounds, dropping gives p times the full sum."""
+    mix = small_logistic.weights
+    rule = Bernoulli(0.7, "drop", seed=0)
+    mean = np.mean([effective_mix(mix, mix, rule.present(k, 3), "drop") for k in range(4000)], axis=0)
+    np.testing.assert_allclose(mean, 0.7 * mix, rtol=0.05)
+
+
+def test_with_nobody_there_the_iterate_stays(small_logistic):
+    class Nobody:
+        missing = "rescale"
+
+        def present(self, k, devices):
+            return np.zeros(devices, bool)
+
+    history = run(OwnStep(), small_logistic, 5, participation=Nobody())
+    assert (history.x == small_logistic.x0()).all()
+    assert history.columns["bytes_up"].sum() == 0
+
+
+CHILD = """
+import sys, numpy as np
+sys.path.insert(0, sys.argv[1])
+from ownstep.engines import Bernoulli, local
+from ownstep.methods import OwnStep
+from tests.conftest import make_logistic
+local.CHECKPOINT_SECONDS = 0.01
+local.run(OwnStep(), make_logistic(samples=4000), 10**6, checkpoint=sys.argv[2], participation=Bernoulli(0.8))
+"""
+
+
+def test_killed_and_resumed_equals_an_unbroken_run(tmp_path):
+    path, root = tmp_path / "run.npz", os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    child = subprocess.Popen([sys.executable, "-c", CHILD, root, str(path)], cwd=root)
+    try:
+        deadline = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(random.Random(os.getpid()).uniform(0.05, 0.4))
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    with np.load(path) as file:
+        done = len(file["column/value"])
+    assert done > 0
+    problem, rounds = make_logistic(samples=4000), done + 40
+    resumed = run(OwnStep(), problem, rounds, checkpoint=path, participation=Bernoulli(0.8))
+    unbroken = run(OwnStep(), problem, rounds, participation=Bernoulli(0.8))
+    assert_same_history(resumed, unbroken)
+
+
+@pytest.mark.parametrize("at", [0, 1, 7])
+def test_ctrl_c_loses_nothing(small_logistic, tmp_path, at):
+    calls = 0
+    real = small_logistic.mix
+
+    def interrupting(x, c):
+        nonlocal calls
+        calls += 1
+        if calls == at + 1:
+            raise KeyboardInterrupt
+        return real(x, c)
+
+    small_logistic.mix = interrupting
+    path = tmp_path / "run.npz"
+    stopped = run(OwnStep(), small_logistic, 20, checkpoint=path)
+    assert stopped.stopped == f"interrupted after {at} rounds"
+    assert stopped.rounds == at
+    small_logistic.mix = real
+    assert_same_history(run(OwnStep(), small_logistic, 20, checkpoint=path), run(OwnStep(), small_logistic, 20))
+
+
+def test_a_finished_checkpoint_can_be_extended(small_logistic, tmp_path):
+    path = tmp_path / "run.npz"
+    run(OwnStep(), small_logistic, 10, checkpoint=path)
+    longer = run(OwnStep(), small_logistic, 25, checkpoint=path)
+    assert_same_history(longer, run(OwnStep(), small_logistic, 25))
+
+
+def test_a_checkpoint_of_another_run_is_left_alone(small_logistic, tmp_path):
+    path = tmp_path / "run.npz"
+    run(OwnStep(), small_logistic, 5, checkpoint=path)
+    before = path.read_bytes()
+    with pytest.raises(OwnstepError, match="another run .its method differs"):
+        run(OwnStep(At(3)), small_logistic, 5, checkpoint=path)
+    with pytest.raises(OwnstepError, match="its data differs"):
+        run(OwnStep(), small_logistic, 5, checkpoint=path, x0=np.ones(small_logistic.dim))
+    assert path.read_bytes() == before
+    path.write_bytes(before[: len(before) // 2])
+    with pytest.raises(OwnstepError, match="not a readable checkpoint"):
+        run(OwnStep(), small_logistic, 5, checkpoint=path)
+
+
+def test_an_unwritable_checkpoint_is_an_error_that_names_it(small_logistic, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.raises(OwnstepError, match="cannot write the checkpoint"):
+        run(OwnStep(), small_logistic, 2, checkpoint=blocked / "run.npz")
+
+
+def test_tuning_finds_the_best_step_of_a_quadratic():
+    """On a quadratic the best constant step is 2/(L + mu), in the limit of many rounds."""
+    problem = make_least_squares(devices=1, mu=0.2)
+    hessian = problem.rows(0).T @ problem.rows(0) / problem.counts[0] + 0.2 * np.eye(problem.dim)
+    low, high = np.linalg.eigvalsh(hessian)[[0, -1]]
+    best = optimum(problem).value
+    target = best + 1e-10 * (problem.value(problem.x0()) - best)
+    tuned = tune_step(problem, 2000, target=target, coarse=30, fine=30)
+    ideal = run(GD(float(2 / (low + high))), problem, 2000, target=target).rounds
+    assert run(tuned.method, problem, 2000, target=target).rounds <= 1.1 * ideal + 1
+    assert tuned.rounds_spent == sum(rounds for _, rounds, _ in tuned.trials)
+    again = tune_step(problem, 2000, target=target, coarse=30, fine=30)
+    assert again == tuned
+
+
+def test_comparison_counts_rounds_to_the_newton_optimum(small_logistic):
+    comparison = compare(small_logistic, rounds=2000)
+    assert set(comparison.histories) == set(baselines())
+    best = optimum(small_logistic).value
+    for name, history in comparison.histories.items():
+        gaps = (history.value - best) / (history.value[0] - best)
+        for tolerance, rounds in zip(comparison.tolerances, comparison.rounds(name), strict=True):
+            assert rounds is None or (gaps[rounds] <= tolerance and (gaps[:rounds] > tolerance).all())
+    rows = {row["method"]: row for row in comparison.rows()}
+    assert rows["GD tuned"]["search_rounds"] > 0
+    assert rows["GD tuned"]["rounds"]["1e-06"] <= rows["GD 1/L"]["rounds"]["1e-06"]
+
+
+def test_an_interrupted_comparison_goes_on(small_logistic, tmp_path, monkeypatch):
+    chosen = {"a": OwnStep(), "b": GD("mean")}
+    whole = compare(small_logistic, chosen, 60, checkpoint=tmp_path / "whole")
+    real, calls = local._Loop.advance, 0
+
+    def interrupting(self):
+        nonlocal calls
+        calls += 1
+        if calls == 9:
+            raise KeyboardInterrupt
+        real(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local._Loop, "advance", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            compare(small_logistic, chosen, 60, checkpoint=tmp_path / "broken")
+    resumed = compare(small_logistic, chosen, 60, checkpoint=tmp_path / "broken")
+    for name in chosen:
+        assert_same_history(resumed.histories[name], whole.histories[name])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: run(GD(), p, -1), "rounds must be a whole number of at least 0, got -1"),
+        (lambda p: run(GD(), p, 5, x0=np.zeros(2)), r"x0 must have shape \(4,\), got \(2,\)"),
+        (lambda p: run(GD(), p, 5, smoothness="hessian"), "unknown smoothness 'hessian'"),
+        (lambda p: Bernoulli(0.0), r"in \(0, 1\], got 0.0"),
+        (lambda p: Bernoulli(0.5, "forget"), "'rescale' or 'drop', got 'forget'"),
+        (lambda p: compare(p, {}), "at least one method"),
+        (lambda p: compare(p, optimum=10.0), "already optimal"),
+    ],
+)
+def test_bad_input_is_quoted(small_logistic, call, message):
+    with pytest.raises(InvalidInput, match=message):
+        call(small_logistic)

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from ownstep.cli import main
+from ownstep.history import History
+
+from .conftest import needs
+
+
+def call(capsys, *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return caught.value.code, out, err
+
+
+def call_json(capsys, *arguments: str):
+    code, out, err = call(capsys, *arguments, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_demo_prints_the_table_and_draws_the_figure(capsys, tmp_path):
+    data = call_json(capsys, "demo", "--out", str(tmp_path / "demo"))
+    assert len(data["results"]) == 2
+    for result in data["results"].values():
+        assert [row["method"] for row in result["rows"]] == [
+            "Algorithm 1", "GD 1/L-bar", "GD 1/L", "GD matched step", "GD tuned", "Nesterov",
+        ]  # fmt: skip
+        assert all(list(row["rounds"]) == ["0.01", "0.0001", "1e-06"] for row in result["rows"])
+        assert result["summary"].startswith("To 0.0001, Algorithm 1 needs")
+    assert (tmp_path / "demo/demo.png").read_bytes().startswith(b"\x89PNG")
+    assert History.load(tmp_path / "demo/breast_cancer/algorithm-1").rounds > 0
+
+
+def test_plan_as_text_and_json(capsys):
+    data = call_json(capsys, "plan", "breast_cancer", "--partition", "by_norm", "--devices", "3")
+    assert len(data["devices"]) == 3
+    L, w = (np.array([d[k] for d in data["devices"]]) for k in ("L", "weight"))
+    assert data["gain"] == pytest.approx((w @ L) * (w @ (1 / L)))
+    code, out, _ = call(capsys, "plan", "digits", "--partition", "dirichlet", "--alpha", "0.5", "--devices", "15")
+    assert code == 0
+    assert "predicted gain" in out
+    assert "..." in out
+
+
+def test_run_saves_a_history_and_resumes(capsys, tmp_path):
+    common = ("run", "breast_cancer", "--checkpoint", str(tmp_path / "c.npz"), "--out", str(tmp_path))
+    call_json(capsys, *common, "--rounds", "20")
+    data = call_json(capsys, *common, "--rounds", "40")
+    whole = call_json(capsys, "run", "breast_cancer", "--rounds", "40")
+    assert data["final_value"] == whole["final_value"]
+    assert History.load(tmp_path / "own_step").rounds == 40
+    assert (tmp_path / "own_step.png").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--method", "gd", "--step", "tuned"),
+        ("--method", "gd", "--step", "0.1"),
+        ("--method", "nesterov"),
+        ("--switch", "at:5", "--weights", "uniform", "--partition", "by_label"),
+        ("--participation", "0.7", "--missing", "drop", "--smoothness", "trace"),
+    ],
+)
+def test_run_takes_every_option(capsys, options):
+    data = call_json(capsys, "run", "breast_cancer", "--rounds", "30", "--rows", "200", *options)
+    assert data["rounds"] == 30
+
+
+def test_compare_prints_a_table_without_a_terminal(capsys, tmp_path):
+    arguments = ("compare", "breast_cancer", "--rounds", "50", "--mu", "0.1", "--out", str(tmp_path))
+    code, out, _ = call(capsys, *arguments)
+    assert code == 0
+    assert "GD matched step" in out
+    assert (tmp_path / "comparison.png").exists()
+    assert call_json(capsys, *arguments)["rows"]
+
+
+def test_data_commands(capsys, tmp_path, monkeypatch):
+    listed = {row["name"]: row["here"] for row in call_json(capsys, "data", "list")}
+    assert listed["digits"] is True
+    monkeypatch.setenv("OWNSTEP_DATA", str(tmp_path))
+    assert call_json(capsys, "data", "where")[0] == str(tmp_path)
+    code, out, _ = call(capsys, "data", "fetch", "digits")
+    assert (code, out) == (0, "digits: comes with scikit-learn\n")
+    assert "w8a" in call(capsys, "data", "list")[1]
+
+
+def test_paper_list(capsys):
+    assert "w8a" in call_json(capsys, "paper", "list")
+
+
+@needs("w8a")
+def test_the_promised_plan_of_w8a(capsys):
+    data = call_json(capsys, "plan", "w8a", "--partition", "by_norm", "--devices", "2")
+    assert data["L_true"] == pytest.approx(0.66, abs=0.01)
+    assert [d["L"] for d in data["devices"]] == pytest.approx([0.10, 1.25], abs=0.01)
+    assert data["gain"] == pytest.approx(3.6, abs=0.2)
+    assert call_json(capsys, "plan", "w8a", "--partition", "by_label")["gain"] == pytest.approx(1.01, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("plan", "w9a"), 2, "Did you mean 'w8a'"),
+        (("plan", "digits", "--partition", "bylabel"), 2, "Did you mean 'by_label'"),
+        (("plan", "digits", "--devices", "9999"), 2, "devices=9999 is more than the 1797 samples"),
+        (("plan", "digits", "--mu", "-1"), 2, "mu must be at least 0, got -1"),
+        (("run", "digits", "--method", "sgd"), 2, "unknown method 'sgd'"),
+        (("run", "digits", "--step", "0.1"), 2, "--step 0.1 does not apply"),
+        (("run", "digits", "--method", "gd", "--step", "-3"), 2, "positive and finite, got -3"),
+        (("run", "digits", "--method", "gd", "--step", "long"), 2, "unknown step 'long'"),
+        (("run", "digits", "--method", "gd", "--switch", "never"), 2, "applies to own_step only"),
+        (("run", "digits", "--participation", "2"), 2, "got 2"),
+        (("run", "digits", "--missing", "lose"), 2, "unknown rule for missing shares 'lose'"),
+        (("run", "digits", "--rounds", "many"), 2, "--rounds"),
+        (("paper", "w8b"), 2, "Did you mean 'w8a'"),
+        (("data", "fetch", "imagenet"), 2, "unknown dataset 'imagenet'"),
+        (("nonsense",), 2, "nonsense"),
+        (("demo", "--out", "/dev/null/here"), 1, "cannot write"),
+    ],
+)
+def test_errors_are_one_line_with_the_right_exit_code(capsys, arguments, code, message):
+    found, _, err = call(capsys, *arguments)
+    assert found == code
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_missing_data_is_a_failure_not_bad_usage(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("OWNSTEP_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: (_ for _ in ()).throw(OSError("no network")))
+    code, _, err = call(capsys, "plan", "w8a")
+    assert code == 1
+    assert "w8a is not here" in err
+
+
+@pytest.mark.parametrize("command", ["demo", "data", "plan", "run", "compare", "paper", "data list"])
+def test_help_has_an_example(capsys, command):
+    code, out, _ = call(capsys, *command.split(), "--help")
+    assert code == 0
+    assert "Example: " in out or command == "data"
+
+
+def test_version_and_bare_call(capsys):
+    assert call(capsys, "--version")[1].startswith("ownstep 0.")
+    code, out, err = call(capsys)
+    assert "demo" in out + err
+    assert code in (0, 2)
+
+
+def test_ctrl_c_on_the_command_line_keeps_the_checkpoint(tmp_path):
+    path = tmp_path / "run.npz"
+    command = [sys.executable, "-m", "ownstep", "run", "digits", "--rounds", "1000000", "--checkpoint", str(path)]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=os.environ, text=True)
+    deadline = time.monotonic() + 90
+    while not path.exists() and time.monotonic() < deadline and child.poll() is None:
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "interrupted" in err
+    with np.load(path) as file:
+        assert len(file["column/value"]) > 0

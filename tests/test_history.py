@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ownstep.engines import Bernoulli, run
+from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.history import COLUMNS, History
+from ownstep.methods import GD, OwnStep
+
+
+@pytest.mark.parametrize("participation", [None, Bernoulli(0.5)])
+def test_saved_and_loaded_is_the_same(small_logistic, tmp_path, participation):
+    history = run(OwnStep(), small_logistic, 30, participation=participation)
+    npz, text = history.save(tmp_path / "deep" / "v1.2")
+    assert (npz.name, text.name) == ("v1.2.npz", "v1.2.json")
+    again = History.load(tmp_path / "deep" / "v1.2")
+    for column in COLUMNS:
+        np.testing.assert_array_equal(history.columns[column], again.columns[column])
+    np.testing.assert_array_equal(history.took_part, again.took_part)
+    assert (history.x == again.x).all()
+    assert dict(history.settings) == dict(again.settings)
+    assert (history.name, history.stopped, history.switched_at) == (again.name, again.stopped, again.switched_at)
+    assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["v1.2.json", "v1.2.npz"]
+
+
+def test_as_json_and_as_a_table(small_logistic):
+    history = run(GD(), small_logistic, 3)
+    data = json.loads(json.dumps(history.to_dict(), allow_nan=False))
+    assert data["columns"]["step"][-1] is None
+    assert data["rounds"] == 3
+    frame = history.to_frame()
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame.index.name == "k"
+    assert len(frame) == 4
+    assert "GD" in repr(history)
+
+
+def test_gap_and_rounds_by_hand():
+    columns = {c: np.zeros(4) for c in COLUMNS} | {"value": np.array([11.0, 6.0, 2.0, 1.5])}
+    history = History("h", columns, np.zeros(1), np.zeros(1), "done")
+    np.testing.assert_allclose(history.gap(1.0), [1, 0.5, 0.1, 0.05])
+    assert history.rounds_to(0.1, 1.0) == 2
+    assert history.rounds_to(0.01, 1.0) is None
+    assert (history.best_round, history.best_value) == (3, 1.5)
+    with pytest.raises(InvalidInput, match=r"f\* = 11.0 is not below"):
+        history.gap(11.0)
+
+
+def test_bad_files_and_columns(tmp_path, small_logistic):
+    with pytest.raises(OwnstepError, match="no readable history"):
+        History.load(tmp_path / "nothing")
+    history = run(GD(), small_logistic, 2)
+    history.save(tmp_path / "h")
+    (tmp_path / "h.npz").write_bytes(b"damaged")
+    with pytest.raises(OwnstepError, match="no readable history"):
+        History.load(tmp_path / "h")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OwnstepError, match="cannot write the history"):
+        history.save(tmp_path / "file" / "h")
+    with pytest.raises(InvalidInput, match="a history has the columns"):
+        History("h", {}, np.zeros(1), np.zeros(1), "")

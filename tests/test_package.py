@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ownstep
+from ownstep import data, lazy
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("data", "partition", "problems", "smoothness", "plan", "methods", "engines", "history", "pep", "paper")
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print('\\n'.join(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(found.stdout.split())
+
+
+def test_importing_the_package_brings_in_next_to_nothing():
+    modules = loaded_by("import ownstep")
+    assert not modules & {"torch", "flwr", "numpy", "scipy", "sklearn", "matplotlib", "typer", "rich"}
+    assert len({m for m in modules if m.startswith("ownstep")}) <= 3
+
+
+def test_methods_and_engines_need_numpy_alone():
+    modules = loaded_by("import ownstep.methods, ownstep.engines, ownstep.partition, ownstep.data")
+    assert not modules & {"torch", "flwr", "scipy", "sklearn", "matplotlib", "typer", "rich", "platformdirs"}
+
+
+def test_every_public_name_is_there():
+    for name in ownstep.__all__:
+        assert getattr(ownstep, name) is not None
+    assert set(ownstep.__all__) <= set(dir(ownstep))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ownstep.nothing
+
+
+@pytest.mark.parametrize("module", [ownstep, data, lazy])
+def test_examples_in_docstrings(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_rooms_import_only_from_rooms_to_their_left():
+    """data -> partition -> problems -> smoothness -> plan -> methods -> history -> engines -> paper."""
+    order = {room: i for i, room in enumerate(ROOMS)}
+    order["history"] = order["engines"] - 0.5
+    for path in (ROOT / "src/ownstep").rglob("*.py"):
+        room = path.relative_to(ROOT / "src/ownstep").parts[0].removesuffix(".py")
+        if room not in order:
+            continue
+        for imported in re.findall(r"^\s*from ownstep\.(\w+)", path.read_text(), re.MULTILINE):
+            if imported in order:
+                assert order[imported] <= order[room], f"{path.name} ({room}) imports from {imported}, to its right"
+
+
+def code_blocks(path: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if code_blocks(p)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch):
+    """The blocks of a page run one after the other, as a reader would paste them."""
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {"__name__": "__main__"}
+    for block in code_blocks(page):
+        exec(compile(block, str(page), "exec"), scope)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ownstep import partition
+from ownstep.errors import InvalidInput
+from ownstep.partition import Partition
+
+RANDOM_RULES = ("dirichlet", "shards", "iid")
+
+
+@st.composite
+def labelled(draw):
+    samples = draw(st.integers(20, 80))
+    seed = draw(st.integers(0, 2**16))
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((samples, 3)), rng.integers(0, 3, samples), seed
+
+
+@given(labelled(), st.sampled_from(sorted(partition.RULES)), st.integers(1, 3))
+def test_every_rule_is_disjoint_covering_and_leaves_nobody_empty(data, rule, devices):
+    rows, labels, seed = data
+    made = partition.make(rule, rows, labels, devices, seed)
+    held = np.concatenate([made.indices(i) for i in range(devices)])
+    assert len(made) == devices
+    assert sorted(held) == list(range(len(labels)))
+    assert made.counts.min() >= 1
+    assert made.counts.sum() == len(labels)
+
+
+@given(labelled(), st.sampled_from(sorted(partition.RULES)))
+def test_a_rule_is_a_function_of_its_arguments(data, rule):
+    rows, labels, seed = data
+    first, second = (partition.make(rule, rows, labels, 2, seed) for _ in range(2))
+    assert (first.device_of == second.device_of).all()
+    if rule in RANDOM_RULES:
+        other = partition.make(rule, rows, labels, 2, seed + 1)
+        assert not (first.device_of == other.device_of).all()
+
+
+def test_by_label_gives_whole_classes():
+    labels = np.array(["b", "a", "c", "a", "b", "c"])
+    assert partition.by_label(labels).names == ("a", "b", "c")
+    assert partition.by_label(labels, 2).device_of.tolist() == [0, 0, 1, 0, 0, 1]
+    paired = partition.by_label(labels, 2, order=["c", "b", "a"])
+    assert paired.device_of.tolist() == [0, 1, 0, 1, 0, 0]
+    assert paired.names == ("b+c", "a")
+
+
+def test_by_norm_sorts_and_cuts_evenly():
+    rows = np.diag([3.0, 1.0, 2.0, 5.0, 4.0])
+    assert partition.by_norm(rows, 2).device_of.tolist() == [0, 0, 0, 1, 1]
+    assert (partition.by_norm(sp.csr_array(rows), 2).device_of == partition.by_norm(rows, 2).device_of).all()
+
+
+def test_by_eigenvalue_is_the_same_order_but_keeps_ties_together():
+    norms = np.array([1.0, 2.0, 2.0, 2.0, 3.0])
+    rows = np.column_stack([norms, np.zeros(5)])
+    eigenvalues = [np.linalg.eigvalsh(np.outer(a, a))[-1] for a in rows]
+    np.testing.assert_allclose(eigenvalues, partition.squared_norms(rows))
+    assert partition.by_norm(rows, 2).device_of.tolist() == [0, 0, 0, 1, 1]
+    assert partition.by_eigenvalue(rows, 2).device_of.tolist() == [0, 1, 1, 1, 1]
+    with pytest.raises(InvalidInput, match="would leave device 0 of 2 empty"):
+        partition.by_eigenvalue(np.ones((4, 2)), 2)
+
+
+def test_shards_of_two_show_a_device_at_most_two_classes():
+    labels = np.repeat(np.arange(10), 40)
+    made = partition.shards(labels, 20, per_device=2, seed=3)
+    assert max(len(np.unique(labels[made.indices(i)])) for i in range(20)) <= 2
+
+
+def test_dirichlet_proportions_follow_alpha():
+    labels = np.repeat(np.arange(5), 4000)
+    shares = {a: partition.dirichlet(labels, 4, a, seed=1).counts / len(labels) for a in (0.05, 1000.0)}
+    assert np.abs(shares[1000.0] - 0.25).max() < 0.02
+    assert np.ptp(shares[0.05]) > 0.15
+
+
+def test_dirichlet_with_many_devices_is_quick_and_says_what_it_repaired():
+    labels = np.repeat(np.arange(10), 500)
+    began = time.process_time()
+    made = partition.dirichlet(labels, 100, 0.1, seed=0)
+    assert time.process_time() - began < 1  # promised in the documentation of the rule
+    assert len(made) == 100
+    assert made.counts.min() >= 1
+    scarce = partition.dirichlet(np.repeat(np.arange(2), 60), 100, 0.01, seed=0)
+    assert "samples moved so that every device holds at least 1" in scarce.note
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: partition.iid(3, 4), "devices=4 is more than the 3 samples"),
+        (lambda: partition.iid(3, 0), "at least 1, got 0"),
+        (lambda: partition.by_label([0, 1, 0], 3), "at most 2 devices.*devices=3"),
+        (lambda: partition.by_label([0, 1], 2, order=[0, 2]), r"order must list every class once, got \[0, 2\]"),
+        (lambda: partition.dirichlet([0, 1, 0, 1], 2, alpha=-1), "alpha must be positive, got -1"),
+        (lambda: partition.dirichlet([0, 1], 2, min_samples=2), "2 devices with 2 samples each"),
+        (lambda: partition.shards([0, 1, 0, 1], 2, per_device=0), "per_device must be at least 1, got 0"),
+        (lambda: partition.given([0, 2]), "device 1 of 3 holds no sample"),
+        (lambda: partition.given([0, -1]), "start at 0, got -1"),
+        (lambda: partition.given([0.5, 1.0]), "whole numbers, got dtype float64"),
+        (lambda: partition.given([]), "one device index a sample"),
+        (lambda: partition.make("by_nrom", np.eye(2), [0, 1]), "Did you mean 'by_norm'"),
+        (lambda: Partition(np.array([0, 1]), names=("a",)), "1 names for 2 devices"),
+    ],
+)
+def test_bad_input_is_quoted(call, message):
+    with pytest.raises(InvalidInput, match=message):
+        call()

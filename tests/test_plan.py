@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ownstep.errors import InvalidInput
+from ownstep.plan import Devices, Plan, plan
+from ownstep.smoothness import Smoothness
+
+constants = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8)
+
+
+@given(constants)
+def test_gain_is_arithmetic_over_harmonic_mean_and_at_least_one(L):
+    devices = Devices.uniform(L)
+    arithmetic = sum(L) / len(L)
+    harmonic = len(L) / sum(1 / v for v in L)
+    assert devices.gain == pytest.approx(arithmetic / harmonic)
+    assert devices.gain >= 1 - 1e-12
+
+
+def test_equal_constants_gain_nothing_and_the_verdict_says_so():
+    devices = Devices.uniform([2.0, 2.0, 2.0])
+    assert devices.gain == pytest.approx(1)
+    assert Plan(devices).verdict.startswith("Not worth it")
+
+
+def test_the_paper_s_pair():
+    devices = Devices.uniform([1 / 3, 3])
+    assert devices.L_bar == pytest.approx(5 / 3)
+    assert devices.mean_step == pytest.approx((3 + 1 / 3) / 2)
+    assert devices.gain == pytest.approx(25 / 9)
+
+
+def test_verdicts_for_one_device_a_doubtful_and_a_good_split():
+    assert "nothing can be gained" in Plan(Devices.uniform([1.0])).verdict
+    doubtful = plan([0.5, 0.5], Smoothness(np.array([0.5, 1.5]), "exact", "by hand", pooled=0.75))
+    assert doubtful.verdict.startswith("Doubtful")
+    good = plan([0.5, 0.5], Smoothness(np.array([0.1, 1.9]), "exact", "by hand", pooled=0.95))
+    assert good.verdict.startswith("Worth trying")
+    assert good.to_dict()["devices"][0]["step"] == pytest.approx(10)
+
+
+def test_uniform_weights_replace_the_samples():
+    devices = Devices(np.array([0.9, 0.1]), np.array([1.0, 3.0]))
+    assert devices.reweighted("samples") is devices
+    assert devices.reweighted("uniform").L_bar == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.5, 0.4], [1, 2]), "sum to 1, they sum to 0.9"),
+        (([0.5, 0.5, 0.0], [1, 2, 3]), "weights must be positive, got 0"),
+        (([1.0], [0.0]), "L must be positive, got 0"),
+        (([1.0], [-2.0]), "L must be positive, got -2"),
+        (([1.0], [np.nan]), "L must be finite, got nan"),
+        (([0.5, 0.5], [1.0]), "2 weights for 1 devices"),
+        (([1.0], [1.0], [-0.1]), "mu must be at least 0, got -0.1"),
+        (([1.0], [1.0], [2.0]), "mu=2 and L=1 on device 1"),
+        (([1.0], [1.0], [0.0], ("a", "b")), "2 names for 1 devices"),
+        (([1.0], [1.0], [0.0], ("a",), -1.0), "L_pooled must be positive, got -1.0"),
+        (([[0.5, 0.5]], [1.0, 1.0]), "one number a device, got shape"),
+    ],
+)
+def test_bad_devices_are_refused_with_the_value(arguments, message):
+    with pytest.raises(InvalidInput, match=message):
+        Devices(*(np.asarray(a) if isinstance(a, list) else a for a in arguments))
+
+
+def test_bad_smoothness_and_weights_rule():
+    with pytest.raises(InvalidInput, match="positive and finite, got 0"):
+        Smoothness(np.array([1.0, 0.0]), "exact", "")
+    with pytest.raises(InvalidInput, match="'samples' or 'uniform', got 'even'"):
+        Devices.uniform([1.0]).reweighted("even")

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ownstep import partition
+from ownstep.errors import InvalidInput
+from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic
+from ownstep.smoothness import exact, measure, trace
+
+from .conftest import make_logistic
+
+
+def dense_bound(rows, curvature, penalty):
+    return np.linalg.eigvalsh(curvature * rows.T @ rows / len(rows) + np.diag(penalty))[-1]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("samples", "features"), [(40, 6), (400, 200), (60, 300)])
+def test_exact_is_the_largest_eigenvalue_whichever_way_it_is_computed(samples, features, sparse, intercept):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((samples, features)) * (rng.random((samples, features)) < 0.3)
+    labels, owner = np.arange(samples) % 2, rng.permutation(np.arange(samples) % 2)
+    made = BinaryLogistic(
+        sp.csr_array(rows) if sparse else rows, labels, partition.given(owner), mu=0.2, intercept=intercept
+    )
+    full = np.hstack([rows, np.ones((samples, 1))]) if intercept else rows
+    penalty = np.full(full.shape[1], 0.2)
+    if intercept:
+        penalty[-1] = 0
+    found = exact(made)
+    assert found.kind == "exact"
+    for i in range(2):
+        assert found.values[i] == pytest.approx(dense_bound(full[owner == i], 0.25, penalty), rel=1e-9)
+    assert found.pooled == pytest.approx(dense_bound(full, 0.25, penalty), rel=1e-9)
+
+
+def test_binary_logistic_reaches_its_constant_at_the_origin():
+    made = make_logistic(devices=1)
+    columns = [made.hessian_product(made.x0(), e) for e in np.eye(made.dim)]
+    assert np.linalg.eigvalsh(np.array(columns))[-1] == pytest.approx(exact(made).values[0], rel=1e-12)
+
+
+def test_softmax_constant_is_a_bound_that_can_be_approached_but_is_not_exact():
+    rows = np.abs(np.random.default_rng(0).standard_normal((30, 3)))
+    made = MultinomialLogistic(rows, np.arange(30) % 3, mu=0.0)
+    bound = exact(made)
+    assert bound.kind == "upper bound"
+    x = np.zeros((3, 3))
+    x[:, 2] = -50  # the third class vanishes, the other two tie: p = (1/2, 1/2, 0) at every row
+    columns = [made.hessian_product(x.ravel(), e) for e in np.eye(9)]
+    assert np.linalg.eigvalsh(np.array(columns))[-1] <= bound.values[0] * (1 + 1e-12)
+    assert np.linalg.eigvalsh(np.array(columns))[-1] == pytest.approx(bound.values[0], rel=1e-6)
+
+
+def test_pooled_is_at_most_the_mean_and_trace_bounds_exact():
+    made = make_logistic(devices=4)
+    found, bound = exact(made), trace(made)
+    assert found.pooled <= made.weights @ found.values + 1e-12
+    assert (bound.values >= found.values).all()
+    assert bound.kind == "upper bound"
+    rows = np.concatenate([made.rows(i) for i in range(4)])
+    assert bound.pooled == pytest.approx((rows**2).sum(axis=1).mean() / 4 + made.mu)
+
+
+def test_least_squares_by_hand():
+    made = LeastSquares(np.diag([1.0, 2.0, 3.0]), np.zeros(3), partition.given([0, 1, 1]), mu=0.5)
+    np.testing.assert_allclose(exact(made).values, [1.5, 9 / 2 + 0.5])
+    assert exact(made).pooled == pytest.approx(9 / 3 + 0.5)
+
+
+def test_unknown_measures_and_problems():
+    with pytest.raises(InvalidInput, match="unknown smoothness 'exat'. Did you mean 'exact'"):
+        measure("exat", make_logistic())
+    with pytest.raises(InvalidInput, match="needs a linear model, got object"):
+        measure("exact", object())
+    zero = LeastSquares(np.array([[0.0], [1.0]]), np.zeros(2), partition.given([0, 1]), mu=0.0)
+    with pytest.raises(InvalidInput, match="positive and finite, got 0"):
+        exact(zero)
