@@ -6,38 +6,40 @@ import json
 
 import pytest
 from matplotlib.figure import Figure
-from typer.testing import CliRunner
 
-from ownstep.cli import app, main
+from ownstep.cli import main
 from ownstep.paper import load_experiment
 
 SETTING = ["pep", "--L", "0.3333333333333333,3", "--mu", "0.1", "--r0", "10", "--rstar", "1"]
 
 
-def invoke(*arguments: str):
-    return CliRunner().invoke(app, [*SETTING, *arguments])
+def call(capsys: pytest.CaptureFixture[str], *arguments: str, setting: list[str] = SETTING) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main([*setting, *arguments])
+    out, err = capsys.readouterr()
+    assert stopped.value.code == 0, err
+    return out
 
 
-def test_json() -> None:
-    answer = json.loads(invoke("--rounds", "10", "--switch", "5", "--json").stdout)
+def test_json(capsys) -> None:
+    answer = json.loads(call(capsys, "--rounds", "10", "--switch", "5", "--json"))
     assert answer["upper"] == pytest.approx(0.896475, rel=2e-6)
     assert answer["gd"]["upper"] == pytest.approx(1.994405, rel=2e-6)
     assert answer["ratio"] == pytest.approx(0.896475 / 1.994405, rel=1e-5)
     assert answer["lower"] <= answer["upper"]
 
 
-def test_counts_repeat_devices() -> None:
-    answer = json.loads(invoke("--rounds", "4", "--switch", "2", "--count", "500,500", "--json").stdout)
+def test_counts_repeat_devices(capsys) -> None:
+    answer = json.loads(call(capsys, "--rounds", "4", "--switch", "2", "--count", "500,500", "--json"))
     assert answer["devices"] == 1000
 
 
-def test_curve(tmp_path) -> None:
+def test_curve(capsys, tmp_path) -> None:
     target = tmp_path / "curve.png"
-    result = invoke("--rounds", "3", "--switch", "2", "--curve", "--out", str(target), "--json")
-    answer = json.loads(result.stdout)
+    answer = json.loads(call(capsys, "--rounds", "3", "--switch", "2", "--curve", "--out", str(target), "--json"))
     assert [point["rounds"] for point in answer["curve"]] == [0, 1, 2, 3]
     assert target.stat().st_size > 1000
-    table = invoke("--rounds", "2", "--curve", "--out", str(target)).stdout
+    table = call(capsys, "--rounds", "2", "--curve", "--out", str(target))
     assert "ratio" in table
 
 
@@ -61,8 +63,8 @@ def test_bad_usage_exits_with_two(arguments: list[str], message: str, capsys: py
     assert message in capsys.readouterr().err
 
 
-def test_no_radius_is_null_in_json() -> None:
-    answer = json.loads(CliRunner().invoke(app, ["pep", "--L", "1,3", "--rstar", "inf", "--json"]).stdout)
+def test_no_radius_is_null_in_json(capsys) -> None:
+    answer = json.loads(call(capsys, "--L", "1,3", "--rstar", "inf", "--json", setting=["pep"]))
     assert answer["upper"] is None
     assert "unbounded" in answer["status"]
 
