@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from matplotlib.figure import Figure
 from rich.table import Table
 
 from ownstep.cli.common import Json, console, emit
 from ownstep.errors import InvalidInput
 from ownstep.methods import GD, At, Never, OwnStep
-from ownstep.pep import Bound, repeated, worst_case
-from ownstep.pep import curve as worst_curve
 from ownstep.progress import Bar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ownstep.pep import Bound
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +45,9 @@ def pep(
 
     Example: ownstep pep --L 0.3333333333,3 --mu 0.1 --rounds 20 --switch 10 --r0 10 --rstar 1
     """
+    from ownstep.pep import curve as worst_curve
+    from ownstep.pep import repeated, worst_case
+
     counts = None if count is None else [int(n) for n in _numbers("--count", count, int)]
     shares = None if weights is None else _numbers("--weights", weights)
     devices = repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
