@@ -114,7 +114,7 @@ def figure_one() -> dict:
 
 
 def draw(result: dict, folder: Path) -> None:
-    drawn, axes = plots.new_figure(1, width=6.0, height=4.0)
+    drawn, axes = plots.new_figure(1, width=8.0, height=4.0)
     ax = axes[0, 0]
     for name, colour in (("r0=1, rstar=0.05", "#D55E00"), ("r0=10, rstar=1", "#CC79A7")):
         rows = [r for r in result["growth"] if r["radii"] == name]
@@ -127,7 +127,7 @@ def draw(result: dict, folder: Path) -> None:
     ax.plot([r["K"] for r in rows], [r["pepit_s"] for r in rows], "s--", color="#444444", label="PEPit")
     ax.set_xscale("log")
     ax.set_yscale("log")
-    plots.finish(ax, "Time for a worst case, N = 2", "rounds K", "seconds", "upper left")
+    plots.finish(ax, "Time for a worst case, N = 2", "rounds K", "seconds", "outside")
     print("written:", plots.save(drawn, folder / "pep.svg"), plots.save(drawn, folder / "pep.png"))
 
 
