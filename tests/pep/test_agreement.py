@@ -79,3 +79,20 @@ def test_symmetry_against_the_unreduced_problem(half: int) -> None:
     apart = pep.worst_case(method, devices, rounds, 10, 1, symmetry=False)
     assert apart.lower <= ours.upper * (1 + 1e-9)
     assert apart.upper >= ours.lower * (1 - 1e-9)
+
+
+def test_twins_that_differ_do_worse() -> None:
+    """Two devices of a kind can be worse than one: the difference block is not decoration. PEPit sees all four."""
+    pytest.importorskip("PEPit")
+    L, method, rounds = [2.5, 1.2], OwnStep(At(1)), 3
+    alone = pep.worst_case(method, pep.repeated(L), rounds, 1.0, 1.0, "distance")
+    devices = pep.repeated(L, 0.0, [2, 2])
+    twins = pep.worst_case(method, devices, rounds, 1.0, 1.0, "distance")
+    assert twins.lower > 1.005 * alone.upper
+    assert twins.gap <= 1e-5
+    assert twins.upper == pytest.approx(
+        pepit(Setting(devices, mixes(method, devices, rounds), 1.0, 1.0, "distance")), rel=1e-5
+    )
+    three = pep.worst_case(method, pep.repeated(L, 0.0, [3, 3]), rounds, 1.0, 1.0, "distance", symmetry=True)
+    assert three.gap <= 1e-5
+    assert three.upper == pytest.approx(twins.upper, rel=1e-5)

@@ -257,19 +257,23 @@ class _Search:
     def _replay(self, found: Solution) -> None:
         """Recover the instance, run the method on it, keep it if it is the worst so far."""
         predicted = float(np.sum(self.target.matrix * found.gram) + self.target.values @ found.values)
-        instance = recover(
-            self.method,
-            self.devices,
-            self.gram,
-            found,
-            predicted * self.target.size,
-            rounds=self.path.rounds,
-            r0=self.r0,
-            rstar=self.rstar,
-            metric=self.metric,
-        )
-        if self.worst is None or instance.error > self.worst.error:
-            self.worst = instance
+        for merge in (True, False):
+            instance = recover(
+                self.method,
+                self.devices,
+                self.gram,
+                found,
+                predicted * self.target.size,
+                rounds=self.path.rounds,
+                r0=self.r0,
+                rstar=self.rstar,
+                metric=self.metric,
+                merge=merge,
+            )
+            if self.worst is None or instance.error > self.worst.error:
+                self.worst = instance
+            if not found.differences or instance.error >= (1 - 1e-6) * instance.predicted:
+                break
 
     def _gap(self) -> float:
         assert self.best is not None

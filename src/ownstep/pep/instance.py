@@ -30,6 +30,9 @@ NEGLIGIBLE = 1e-13
 TWINS_ALIKE = 1e-6
 """Trace of a difference block, in units of the instance's own sizes, below which it is taken for zero."""
 
+FLAT = 1e-7
+"""Without strong convexity a gradient this small, relative to L times the distance from x*, counts as zero."""
+
 
 @dataclass(frozen=True, eq=False)
 class LocalLoss:
@@ -105,9 +108,14 @@ def recover(
     r0: float,
     rstar: float,
     metric: str,
+    merge: bool = True,
 ) -> Instance:
-    """Build the instance behind a solution, scale it into both radii, and run the method on it."""
-    mean, apart = _factor(found.gram), [_factor(_unless_tiny(block)) for block in found.differences]
+    """Build the instance behind a solution, scale it into both radii, and run the method on it.
+
+    With ``merge``, twins whose differences are tiny share one function.
+    """
+    differences = [_unless_tiny(block) if merge else block for block in found.differences]
+    mean, apart = _factor(found.gram), [_factor(block) for block in differences]
     values = found.values * gram.value_scale
     x0, losses = _build(devices, gram, values, mean, apart, 1.0)
     length = float(np.linalg.norm(x0))
@@ -271,7 +279,8 @@ def _own_minimiser(loss: LocalLoss) -> tuple[float, float]:
     if x is None:
         return 0.0, 0.0
     slope = loss.gradient(x)
-    goal = 1e-12 * loss.shape.L * float(np.linalg.norm(x))
+    exact = 1e-12 if loss.shape.mu > 0 else FLAT  # where f_i is flat, a step for a tiny gradient leads far away
+    goal = exact * loss.shape.L * float(np.linalg.norm(x))
     step = 1 / loss.shape.L
     best = (float(np.linalg.norm(slope)), x)
     for _ in range(60):
