@@ -208,7 +208,7 @@ class _Loop:
 
     def interrupt(self) -> None:
         """Ctrl-C: forget a half-evaluated round and stop at the iterate the last complete one left."""
-        for entries in self.columns.values():
+        for entries in (*self.columns.values(), self.took_part):
             del entries[self.k :]
         self.evaluate()
         self._stop(f"interrupted after {self.k} rounds")

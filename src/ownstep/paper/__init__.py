@@ -20,6 +20,9 @@ from ownstep.errors import OwnstepError, unknown_name
 from ownstep.files import write_atomically
 
 EXPERIMENTS = {
+    "pep-curves": "pep_curves",
+    "pep-heterogeneity": "pep_heterogeneity",
+    "pep-devices": "pep_devices",
     "w8a": "w8a",
     "cifar10": "cifar10",
     "sst2": "sst2",
