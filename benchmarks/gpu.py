@@ -11,6 +11,7 @@ what it does. ``--device cpu --tiny`` rehearses a piece in a minute.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import platform
 import sys
@@ -46,7 +47,7 @@ def provenance(asked: argparse.Namespace) -> dict[str, Any]:
         "numpy": np.__version__,
         "commit": asked.commit,
         "precision": asked.precision,
-        "seeds": list(range(asked.seeds)),
+        "seeds": list(range(asked.first_seed, asked.first_seed + asked.seeds)),
         "arguments": {k: str(v) for k, v in vars(asked).items()},
     }
 
@@ -75,7 +76,7 @@ def mnist(asked: argparse.Namespace, per_class: int | None, name: str, constants
     tiny = {"rounds": 6, "switch": 4, "draws": 2, "samples": 2, "test": 100, "looks": 2} if asked.tiny else {}
     options: dict[str, Any] = {"draws": asked.draws or 1000, "rounds": asked.rounds or 1000} | tiny
     result = mnist_experiment.experiment(
-        d["images"], d["labels"], d["test_images"], d["test_labels"], range(asked.seeds),
+        d["images"], d["labels"], d["test_images"], d["test_labels"], range(asked.first_seed, asked.first_seed + asked.seeds),
         per_class=5 if asked.tiny else per_class, constants=constants, device=asked.device,
         clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, name, r), **options,
     )  # fmt: skip
@@ -92,7 +93,7 @@ def cifar10(asked: argparse.Namespace) -> None:
     constants = tuple(asked.constants.split(",")) if asked.constants else ("paper",)
     layout = asked.layout or fastest_layout(asked, 4 * asked.seeds * len(constants))
     result = cifar_experiment.experiment(
-        d["images"], d["labels"], d["test_images"], d["test_labels"], range(asked.seeds), constants=constants,
+        d["images"], d["labels"], d["test_images"], d["test_labels"], range(asked.first_seed, asked.first_seed + asked.seeds), constants=constants,
         layout=layout, device=asked.device, clock=neural.Clock(asked.seconds), say=say, **options,
     )  # fmt: skip
     write(asked, "gpu-cifar10.json", result)
@@ -124,7 +125,7 @@ def sst2(asked: argparse.Namespace) -> None:
     options |= {"rounds": 3, "draws": 2, "samples": 2} if asked.tiny else {}
     name = f"gpu-{asked.encoder}.json"
     result = sst2_experiment.experiment(
-        encoder.eval(), ids, labels, test_ids, test_labels, range(asked.seeds),
+        encoder.eval(), ids, labels, test_ids, test_labels, range(asked.first_seed, asked.first_seed + asked.seeds),
         constants=tuple((asked.constants or "power").split(",")), device=asked.device,
         autocast=torch.bfloat16 if asked.precision == "bf16" else None, clock=neural.Clock(asked.seconds), say=say,
         keep=lambda r: write(asked, name, r), **options,
@@ -138,7 +139,12 @@ def bench(asked: argparse.Namespace) -> None:
 
     clock = neural.Clock(asked.seconds)
     result: dict[str, Any] = {}
-    for name, piece in gpu_parts.PIECES.items():
+    chosen = asked.pieces.split(",") if asked.pieces else list(gpu_parts.PIECES)
+    for name in chosen:
+        piece = gpu_parts.PIECES[name]
+        gc.collect()
+        if asked.device == "cuda":  # the memory of recorded graphs goes back only when they are collected
+            torch.cuda.empty_cache()
         if not clock.allows(0):
             say(f"out of time before {name}")
             break
@@ -159,11 +165,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("gpu-data"))
     parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, help="rounds, or epochs for cifar10")
     parser.add_argument("--draws", type=int, help="draws of the smoothness estimate")
     parser.add_argument("--constants", help="which constants, comma-separated: differences, paper, power")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")
+    parser.add_argument("--pieces", help="which measurements of bench, comma-separated; all by default")
     parser.add_argument("--layout", help="of stacked models; the fastest by default")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--commit", default=None)

@@ -270,7 +270,7 @@ def frozen_once(device: str, tiny: bool) -> dict[str, Any]:
     n, T = (4, 6) if tiny else (4096, 16)
     ids, mask = torch.randint(0, 1000, (n, T), device=device), torch.ones(n, T, dtype=torch.bool, device=device)
     y = torch.randint(0, 2, (n,), device=device)
-    model = text_classifier(encoder)
+    model = text_classifier(encoder).to(device)
     parameters = list(model.parameters())
     with torch.no_grad():
         hidden = encoder(ids, mask, shape.layers - 1)

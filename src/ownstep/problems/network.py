@@ -244,7 +244,7 @@ class Network:
 
     def loss_on(self, x: Tensor, inputs: tuple[Tensor, ...], targets: Tensor, coefficients: Tensor) -> Tensor:
         """The differentiable number sum_j coefficients_j loss_j + penalty(x), for measurements of curvature."""
-        tensors = self._tensors(x)
+        tensors = self.layout.split(x)  # as they are: vmap knows no channels-last copies
         total = (coefficients * self.loss(self._forward(tensors, inputs), targets)).sum()
         return total if self.penalty is None else total + self.penalty(tensors.values())
 

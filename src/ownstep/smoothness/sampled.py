@@ -106,7 +106,7 @@ def differences(
     products : use exact Hessian-vector products, the limit epsilon -> 0, in place of differences.
     dtype : of the arithmetic.
     chunk : draws in one vectorised pass; chosen from the memory there is by default. Changes nothing else.
-    layout : how many models are run at once, see :mod:`ownstep.problems.stack`; on a GPU ``"unfold"`` where the
+    layout : how many models are run at once, see :mod:`ownstep.problems.stack`; on a GPU ``"grouped"`` where the
         model allows it, ``"vmap"`` elsewhere.
     """
     _require_network(problem)
@@ -121,7 +121,7 @@ def differences(
     weights = torch.as_tensor(problem.weights, dtype=dtype, device=problem.device)
     centre = 0 if region.centre is None else torch.as_tensor(region.centre).to(problem.device, dtype)
     if layout is None:
-        layout = "unfold" if problem.device.type == "cuda" and "unfold" in layouts(problem.model) else "vmap"
+        layout = "grouped" if problem.device.type == "cuda" and "grouped" in layouts(problem.model) else "vmap"
     size = _chunk(problem, inputs, dtype, layout) if chunk is None else whole_number("chunk", chunk, 1)
 
     def device_gradients(x: Tensor) -> Tensor:
