@@ -63,7 +63,9 @@ def describe(devices: Devices) -> dict[str, Any]:
     }
 
 
-def record(history: History, watch: Mapping[str, Mapping[int, float]] | None = None, points: int = 200) -> dict[str, Any]:
+def record(
+    history: History, watch: Mapping[str, Mapping[int, float]] | None = None, points: int = 200
+) -> dict[str, Any]:
     """A history as plain data: about ``points`` losses, and whatever was measured along the way."""
     at = np.unique(np.linspace(0, history.rounds, min(points, history.rounds + 1)).round().astype(int))
     out = {
@@ -139,8 +141,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     whole = words[0] if len(set(words)) == 1 else "holds partly"
     return {
         "verdict": whole,
-        "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to the worse of their final training losses: holds "
-        f"where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g}, does not where it lies below; "
+        "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to the worse of their final training losses: "
+        f"holds where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g}, does not where it lies below; "
         f"arms: {', '.join(f'{n} {w}' for n, w in zip(arms, words, strict=True))}",
         "findings": findings,
     }
@@ -148,7 +150,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _finding(name: str, arm: Mapping[str, Any], mean: float, low: float, high: float) -> str:
     gains = [run["devices"]["gain"] for run in arm["runs"]]
-    text = f"{name}, {len(gains)} runs: predicted gain {np.mean(gains):.2f}, speed-up over GD 1/L-bar {mean:.2f} [{low:.2f}, {high:.2f}]"
+    text = f"{name}, {len(gains)} runs: predicted gain {np.mean(gains):.2f}, "
+    text += f"speed-up over GD 1/L-bar {mean:.2f} [{low:.2f}, {high:.2f}]"
     for other in (MATCHED, STRATIFIED):
         ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if ratios:
