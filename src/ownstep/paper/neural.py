@@ -82,11 +82,11 @@ def record(
     return out
 
 
-def committed(experiment: str, *files: str) -> dict[str, Any]:
+def committed(experiment: str, *files: str, optional: Sequence[str] = ()) -> dict[str, Any]:
     """What a GPU gave, from the files kept in the repository under ``results/``."""
     folder = Path(__file__).resolve().parents[3] / "results" / experiment
     found = {}
-    for name in files:
+    for name in [*files, *(name for name in optional if (folder / name).exists())]:
         path = folder / name
         try:
             found[path.stem.removeprefix("gpu-")] = json.loads(path.read_text())
