@@ -183,6 +183,10 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
                 at, right = _common(tests, "rounds", "values")
                 row[1].plot(at, 100 * right.mean(0), color=tint, lw=2.2 if label == OURS else 1.4)
             row[3].plot(range(1, len(found) + 1), [f["loss"][-1] for f in found], "o", color=tint, ms=5)
+        start = max(series["loss"][0] for run in runs for series in run["methods"].values())
+        for ax in (row[0], row[3]):  # what has diverged leaves through the top
+            ax.set_ylim(top=min(ax.get_ylim()[1], 1.3 * start))
+        row[3].set_xticks(range(1, len(runs) + 1))
         first = runs[0]["devices"]
         plots.constants(row[2], first["names"], first["L"], {"L-bar": first["L_bar"]}, f"gain {first['gain']:.2f}")
         plots.finish(row[0], name, unit, "training loss", "upper right")
