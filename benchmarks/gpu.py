@@ -4,8 +4,8 @@
     python benchmarks/gpu.py --what mnist500 --seconds 240 --out OUT
     python benchmarks/gpu.py --what mnist | cifar10 | sst2 ...
 
-Each piece writes OUT/gpu-*.json with device, versions, commit and settings, stops cleanly when its seconds are over, and prints
-what it does. ``--device cpu --tiny`` rehearses a piece in a minute.
+Each piece writes OUT/gpu-*.json with device, versions, commit and settings, stops cleanly when its seconds are over,
+and prints what it does. ``--device cpu --tiny`` rehearses a piece in a minute.
 """
 
 from __future__ import annotations
@@ -178,6 +178,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = asked.precision != "fp32"
+    torch.backends.cudnn.benchmark = True
     say(json.dumps(provenance(asked)))
     if asked.what == "mnist500":
         mnist(asked, 500, "gpu-500.json", tuple((asked.constants or "differences,paper").split(",")))

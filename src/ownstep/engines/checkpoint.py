@@ -2,7 +2,8 @@
 
 A state is a frozen dataclass of arrays, numbers, strings, tuples of numbers and further dataclasses. Arrays go into the
 npz, the rest into a json string beside them; reading fills a freshly started state, so no class is ever named
-in the file and nothing is unpickled.
+in the file and nothing is unpickled. A path that ends in ``.safetensors`` is written in that format instead, the json
+in its metadata and, to be read by people, in a file beside it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from ownstep.vectors import is_vector, like, to_numpy
 def save(path: Path, state: Any, about: dict[str, Any], columns: dict[str, NDArray[Any]]) -> None:
     """Write a checkpoint; ``about`` is plain data, ``columns`` are arrays."""
     arrays, plain = flatten(state)
+    if path.suffix == ".safetensors":
+        _save_tensors(path, arrays, {"about": about, "state": plain}, columns)
+        return
     header = json.dumps({"about": about, "state": plain})
     everything: dict[str, Any] = {"header": np.frombuffer(header.encode(), np.uint8)}
     everything |= {f"state/{k}": v for k, v in arrays.items()} | {f"column/{k}": v for k, v in columns.items()}
@@ -38,6 +42,8 @@ def save(path: Path, state: Any, about: dict[str, Any], columns: dict[str, NDArr
 
 def load(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[str, NDArray[Any]]]:
     """Read a checkpoint into a copy of ``template``, a state of the same method."""
+    if path.suffix == ".safetensors":
+        return _load_tensors(path, template)
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             header = json.loads(bytes(file["header"]).decode())
@@ -45,6 +51,40 @@ def load(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[str, NDAr
             columns = {k[7:]: file[k] for k in file.files if k.startswith("column/")}
         return restore(template, arrays, header["state"]), header["about"], columns
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise OwnstepError(f"{str(path)!r} is not a readable checkpoint of this method: {error}") from error
+
+
+def _save_tensors(
+    path: Path, arrays: dict[str, NDArray[Any]], header: dict[str, Any], columns: dict[str, NDArray[Any]]
+) -> None:
+    from safetensors.numpy import save as to_bytes
+
+    words = {k: v.tolist() for k, v in columns.items() if v.dtype.kind == "U"}  # tensors hold numbers alone
+    numbers = {f"column/{k}": v for k, v in columns.items() if k not in words}
+    tensors = {k: np.ascontiguousarray(v) for k, v in ({f"state/{k}": v for k, v in arrays.items()} | numbers).items()}
+    text = json.dumps(header | {"words": words})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(path) as file:
+            file.write(to_bytes(tensors, {"header": text}))
+        with write_atomically(path.with_suffix(".json")) as file:
+            file.write(json.dumps(header, indent=1).encode())
+    except OSError as error:
+        raise OwnstepError(f"cannot write the checkpoint {str(path)!r}: {error}") from error
+
+
+def _load_tensors(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[str, NDArray[Any]]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as file:
+            header = json.loads(file.metadata()["header"])
+            tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
+        columns = {k[7:]: v for k, v in tensors.items() if k.startswith("column/")}
+        columns |= {k: np.asarray(v, dtype=str) for k, v in header["words"].items()}
+        arrays = {k[6:]: v for k, v in tensors.items() if k.startswith("state/")}
+        return restore(template, arrays, header["state"]), header["about"], columns
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise OwnstepError(f"{str(path)!r} is not a readable checkpoint of this method: {error}") from error
 
 

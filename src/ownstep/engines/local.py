@@ -101,7 +101,7 @@ def run(
                 if done:
                     break
                 loop.advance()
-                bar.update(loop.k, f"f = {loop.columns['value'][-1]:.6g}")
+                bar.update(loop.k, f"f = {loop.columns['value'][-1]:.6g} ({loop.columns['phase'][-1]})")
                 if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
                     loop.save(Path(checkpoint))
                     saved = time.monotonic()

@@ -19,12 +19,12 @@ CLAIM = "On MNIST, five devices with two digits each need substantially fewer fu
 SETTINGS = (
     ("network", "two 5x5 convolutions (16, 32), ELU, max-pool, linear", "the same; pooled before the ELU",
      "the ELU is increasing, so the function is the same and cheaper"),
-    ("images", "500 a class", "500 a class, drawn anew for every run; and all 60,000", "the whole set is the harder test"),
+    ("images", "500 a class", "500 a class, drawn anew for every run; and all 60,000", "the whole set is harder"),
     ("penalty", "0.01 sum of tensor norms", "the same", ""),
     ("devices", "classes sorted by estimated L and paired, constants averaged", "the same", ""),
     ("L_i", "largest of 10,000 ratios at N(0, 0.05^2), eps 1e-6, probably in float32",
      "the same in float64, fewer draws (see the results), 100 images a class",
-     "float32 cannot resolve eps; the ratios are made by jumps of the max-pool's gradient, so no number of draws settles"),
+     "float32 cannot resolve eps; the ratios are made by jumps of the max-pool's gradient, so they do not settle"),
     ("L_i, second arm", "example printed: 119, 145, 178, 336, 488", "these, in ascending order", "comparable losses"),
     ("rounds, switch", "1000, no earlier than 800", "1000, at 800", ""),
     ("start", "random", "torch's default, by seed", ""),
@@ -43,8 +43,16 @@ def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dic
         return {"arms": _arms(neural.committed("mnist", *FILES))}
     from ownstep.data import load
 
-    data = load("mnist")
-    small: dict[str, Any] = {"per_class": 5, "rounds": 40, "switch": 32, "draws": 6, "samples": 3, "test": 200, "looks": 2}
+    data: Any = load("mnist")
+    small: dict[str, Any] = {
+        "per_class": 5,
+        "rounds": 40,
+        "switch": 32,
+        "draws": 6,
+        "samples": 3,
+        "test": 200,
+        "looks": 2,
+    }
     options = small if quick else {"device": "cuda"}
     seeds = range(seed, seed + (2 if quick else 8))
     found = {"500": experiment(data.rows, data.labels, data.test_rows, data.test_labels, seeds, **options)}
@@ -114,12 +122,14 @@ def experiment(
         problem = Network(mnist_cnn(seed), x, y, partitions.by_label(y, 5, order.tolist()), **common)
         pairs = measured.values[order].reshape(5, 2).mean(axis=1)
         for kind, arm in arms.items():
-            devices = Devices(problem.weights, pairs if kind == "differences" else np.array(PAPER_L), names=problem.names)
+            devices = Devices(
+                problem.weights, pairs if kind == "differences" else np.array(PAPER_L), names=problem.names
+            )
             done = {}
             for label, method in neural.methods(switch).items():
                 accuracy: dict[int, float] = {}
 
-                def observe(k: int, point: Any, kept: dict[int, float] = accuracy) -> None:
+                def observe(k: int, point: Any, kept: dict[int, float] = accuracy, problem: Network = problem) -> None:
                     if k % max(1, rounds // looks) == 0:
                         kept[k] = problem.accuracy(point, test_x, test_y)
 

@@ -63,7 +63,9 @@ def describe(devices: Devices) -> dict[str, Any]:
     }
 
 
-def record(history: History, watch: Mapping[str, Mapping[int, float]] | None = None, points: int = 200) -> dict[str, Any]:
+def record(
+    history: History, watch: Mapping[str, Mapping[int, float]] | None = None, points: int = 200
+) -> dict[str, Any]:
     """A history as plain data: about ``points`` losses, and whatever was measured along the way."""
     at = np.unique(np.linspace(0, history.rounds, min(points, history.rounds + 1)).round().astype(int))
     out = {
@@ -80,11 +82,11 @@ def record(history: History, watch: Mapping[str, Mapping[int, float]] | None = N
     return out
 
 
-def committed(experiment: str, *files: str) -> dict[str, Any]:
+def committed(experiment: str, *files: str, optional: Sequence[str] = ()) -> dict[str, Any]:
     """What a GPU gave, from the files kept in the repository under ``results/``."""
     folder = Path(__file__).resolve().parents[3] / "results" / experiment
     found = {}
-    for name in files:
+    for name in [*files, *(name for name in optional if (folder / name).exists())]:
         path = folder / name
         try:
             found[path.stem.removeprefix("gpu-")] = json.loads(path.read_text())
@@ -139,8 +141,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     whole = words[0] if len(set(words)) == 1 else "holds partly"
     return {
         "verdict": whole,
-        "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to the worse of their final training losses: holds "
-        f"where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g}, does not where it lies below; "
+        "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to the worse of their final training losses: "
+        f"holds where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g}, does not where it lies below; "
         f"arms: {', '.join(f'{n} {w}' for n, w in zip(arms, words, strict=True))}",
         "findings": findings,
     }
@@ -148,7 +150,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _finding(name: str, arm: Mapping[str, Any], mean: float, low: float, high: float) -> str:
     gains = [run["devices"]["gain"] for run in arm["runs"]]
-    text = f"{name}, {len(gains)} runs: predicted gain {np.mean(gains):.2f}, speed-up over GD 1/L-bar {mean:.2f} [{low:.2f}, {high:.2f}]"
+    text = f"{name}, {len(gains)} runs: predicted gain {np.mean(gains):.2f}, "
+    text += f"speed-up over GD 1/L-bar {mean:.2f} [{low:.2f}, {high:.2f}]"
     for other in (MATCHED, STRATIFIED):
         ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if ratios:
@@ -180,6 +183,10 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
                 at, right = _common(tests, "rounds", "values")
                 row[1].plot(at, 100 * right.mean(0), color=tint, lw=2.2 if label == OURS else 1.4)
             row[3].plot(range(1, len(found) + 1), [f["loss"][-1] for f in found], "o", color=tint, ms=5)
+        start = max(series["loss"][0] for run in runs for series in run["methods"].values())
+        for ax in (row[0], row[3]):  # what has diverged leaves through the top
+            ax.set_ylim(top=min(ax.get_ylim()[1], 1.3 * start))
+        row[3].set_xticks(range(1, len(runs) + 1))
         first = runs[0]["devices"]
         plots.constants(row[2], first["names"], first["L"], {"L-bar": first["L_bar"]}, f"gain {first['gain']:.2f}")
         plots.finish(row[0], name, unit, "training loss", "upper right")

@@ -98,7 +98,7 @@ class Pooled:
 class Stratified:
     """b samples in all, shared out to the devices in proportion to their size: pooled steps, less sampling noise.
 
-    The ablation between :class:`Pooled` and :class:`PerDevice`: with a common step it shows what the sampling does alone.
+    The ablation between :class:`Pooled` and :class:`PerDevice`: with a common step it shows what sampling does alone.
     """
 
     b: int
@@ -126,7 +126,8 @@ def _by_device(partition: Partition, quota: NDArray[np.intp], seed: int, rule: s
     if len(short):
         i = int(short[0])
         raise InvalidInput(
-            f"{rule} takes {quota[i]} samples of device {partition.names[i]!r} a round, which holds {partition.counts[i]}"
+            f"{rule} takes {quota[i]} samples of device {partition.names[i]!r} a round, which holds "
+            f"{partition.counts[i]}"
         )
     decks = np.split(np.argsort(partition.device_of, kind="stable"), np.cumsum(partition.counts)[:-1])
     return Dealer(decks, quota, seed, quota)

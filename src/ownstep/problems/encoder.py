@@ -1,7 +1,7 @@
 """BERT-type encoders in plain torch: small enough to read, and every derivative of them exists.
 
-Weights come from a checkpoint that ``transformers`` reads: a folder, an installed package, or a name on the hub. The two
-families that matter here are BERT (MiniLM too) and MPNet, which adds a learned bias for relative positions.
+Weights come from a checkpoint that ``transformers`` reads: a folder, an installed package, or a name on the hub. The
+two families that matter here are BERT (MiniLM too) and MPNet, which adds a learned bias for relative positions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ class EncoderLayer(nn.Module):
     def forward(self, hidden: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
         """Hidden states (n, T, d), which tokens are real (n, T), and a bias of the attention scores (heads, T, T)."""
         q, k, v = (
-            part(hidden).unflatten(-1, (self.heads, -1)).transpose(-3, -2) for part in (self.query, self.key, self.value)
+            part(hidden).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+            for part in (self.query, self.key, self.value)
         )
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
         scores = scores if bias is None else scores + bias
@@ -137,7 +138,8 @@ def from_transformers(model: Any) -> Encoder:
                 state[f"layers.{i}.{mine}.{end}"] = theirs[f"encoder.layer.{i}.{name}.{end}"]
     encoder = Encoder(shape)
     encoder.load_state_dict(state)
-    return encoder.eval()
+    encoder.eval()
+    return encoder
 
 
 def load_encoder(where: str) -> tuple[Encoder, Any]:
@@ -179,11 +181,3 @@ def find_folder(where: str) -> Path | None:
         if found:
             return found[0].parent
     return None
-
-
-def shape_of(data: dict[str, Any]) -> Shape:
-    """A shape from plain data, as :func:`dataclasses.asdict` wrote it."""
-    return Shape(**data)
-
-
-__all__ = ["Encoder", "EncoderLayer", "Shape", "asdict", "find_folder", "from_transformers", "load_encoder", "shape_of"]

@@ -34,7 +34,7 @@ def seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def mnist_cnn(seed: int = 0) -> nn.Module:
-    """conv 5x5 (16), ELU, pool 2, conv 5x5 (32), ELU, pool 2, linear 1568 -> 10: 28,938 numbers."""
+    """Conv 5x5 (16), ELU, pool 2, conv 5x5 (32), ELU, pool 2, linear 1568 -> 10: 28,938 numbers."""
     return seeded(
         lambda: nn.Sequential(
             nn.Conv2d(1, 16, 5, padding=2), nn.MaxPool2d(2), nn.ELU(),
@@ -106,7 +106,9 @@ def build(name: str, rows: Any, classes: int, seed: int = 0) -> tuple[nn.Module,
             return mnist_cnn(seed), pixels
         if shape[1:] == (3, 32, 32):
             return cifar_cnn(seed), pixels
-        raise InvalidInput(f"model 'cnn' is for mnist (28x28) and cifar10 (3x32x32) images, got rows of shape {shape[1:]}")
+        raise InvalidInput(
+            f"model 'cnn' is for mnist (28x28) and cifar10 (3x32x32) images, got rows of shape {shape[1:]}"
+        )
     if name == "mlp":
         if len(shape) < 2 or not hasattr(rows, "dtype"):
             raise InvalidInput("model 'mlp' needs rows of numbers; for sentences use --model encoder")

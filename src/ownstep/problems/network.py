@@ -148,7 +148,9 @@ class Network:
         if self.dealer is not None:
             given = self.dealer.per_device
             self.divisor = self.dealer.size * share if given is None else np.asarray(given, float)
-        self.chunk = (CPU_CHUNK if self.device.type == "cpu" else None) if chunk is None else whole_number("chunk", chunk, 1)
+        self.chunk = (
+            (CPU_CHUNK if self.device.type == "cpu" else None) if chunk is None else whole_number("chunk", chunk, 1)
+        )
         self._drawn: int | None = None
         self._last_mix: tuple[NDArray[np.float64], float, Tensor, Tensor] | None = None
         self._pass = Replay(self._whole if batch is None else self._weighted, graph and self.chunk is None)
@@ -198,7 +200,8 @@ class Network:
 
     def augmentation(self, k: int) -> NDArray[np.int64]:
         """What the augmentation of round k's batch was drawn to be."""
-        assert self.augment is not None and self.dealer is not None
+        assert self.augment is not None
+        assert self.dealer is not None
         return self.augment.draw(np.random.default_rng([self.seed, k, 1]), self.dealer.size)
 
     def value(self, x: Tensor) -> float:
@@ -221,8 +224,8 @@ class Network:
         for i in range(len(self.weights)):
             if self.dealer is not None and not (self.device_of[self._batch_indices()] == i).any():
                 raise InvalidInput(
-                    f"device {self.names[i]!r} has no sample in the batch of round {self.round} ({self.batch!r}), so its "
-                    "gradient is unknown; use PerDevice batches"
+                    f"device {self.names[i]!r} has no sample in the batch of round {self.round} ({self.batch!r}), so "
+                    "its gradient is unknown; use PerDevice batches"
                 )
             rows.append(self.mix(x[i] if x.ndim == 2 else x, np.eye(len(self.weights))[i])[1])
         return torch.stack(rows)
@@ -298,7 +301,9 @@ class Network:
                 start = rows.stop
         return sums, penalty, total
 
-    def _weighted(self, x: Tensor, coefficients: Tensor, share: Tensor, owners: Tensor, targets: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:  # fmt: skip
+    def _weighted(
+        self, x: Tensor, coefficients: Tensor, share: Tensor, owners: Tensor, targets: Tensor, *inputs: Tensor
+    ) -> tuple[Tensor, ...]:
         """The pass over one batch."""
         sums, penalty, total = self._penalised(x, share)
         return sums, penalty, total + self._accumulate(x, coefficients, owners, targets, inputs, sums)
@@ -369,8 +374,8 @@ class Network:
             alone = self.loss(self._forward(tensors, tuple(t[:1] for t in few)), targets[:1])
         if not torch.allclose(alone, together[:1], rtol=0.05, atol=1e-3, equal_nan=True):
             raise InvalidInput(
-                f"a sample's loss depends on the others in its batch ({float(alone):.4g} alone, {float(together[0]):.4g} "
-                f"with {k - 1} more), so f is no sum over samples"
+                f"a sample's loss depends on the others in its batch ({float(alone):.4g} alone, "
+                f"{float(together[0]):.4g} with {k - 1} more), so f is no sum over samples"
             )
 
 

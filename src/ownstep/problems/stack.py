@@ -32,11 +32,13 @@ def layouts(model: nn.Module) -> tuple[str, ...]:
 
 def _known(layer: nn.Module) -> bool:
     if isinstance(layer, nn.Conv2d):
-        return layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros" and layer.bias is not None
+        return (
+            layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros" and layer.bias is not None
+        )
     if isinstance(layer, nn.GroupNorm):
-        return layer.affine
+        return bool(layer.affine)
     if isinstance(layer, nn.Flatten):
-        return layer.start_dim == 1 and layer.end_dim == -1
+        return bool(layer.start_dim == 1 and layer.end_dim == -1)
     if isinstance(layer, nn.Linear):
         return layer.bias is not None
     return isinstance(layer, (*_POINTWISE, GlobalMean))

@@ -22,7 +22,7 @@ BLOCK_TOKENS = 2**17
 
 
 class TextClassifier(nn.Module):
-    """The encoder's last layer and a linear head on the mean of the tokens; its inputs are the frozen layers' outputs."""
+    """The encoder's last layer and a linear head on the mean token; its inputs are the frozen layers' outputs."""
 
     bias: Tensor | None
 
@@ -44,10 +44,11 @@ def text_classifier(encoder: Encoder, classes: int = 2, seed: int = 0, longest: 
     """A classifier that starts from the encoder's own last layer and a random head."""
     bias = encoder.position_bias(longest)
     bias = None if bias is None else bias.detach()
-    build = lambda: TextClassifier(copy.deepcopy(encoder.layers[-1]), classes, encoder.shape.hidden, bias)  # type: ignore[arg-type]  # noqa: E731
+    build = lambda: TextClassifier(copy.deepcopy(encoder.layers[-1]), classes, encoder.shape.hidden, bias)  # noqa: E731
     made = seeded(build, seed)
     assert isinstance(made, TextClassifier)
-    return made.eval()
+    made.eval()
+    return made
 
 
 def tokenise(tokenizer: Any, sentences: Sequence[str], longest: int = 128) -> list[NDArray[np.int32]]:

@@ -9,8 +9,8 @@ from ownstep.lazy import lazily
 from ownstep.smoothness.base import Kind, Smoothness
 
 if TYPE_CHECKING:
-    from ownstep.smoothness.sampled import Region, Sampled, differences
     from ownstep.smoothness.hessian import Curvature, Snapshots, along, power
+    from ownstep.smoothness.sampled import Region, Sampled, differences
     from ownstep.smoothness.spectrum import exact, trace
 
 MEASURES = {"exact": "spectrum", "trace": "spectrum", "differences": "sampled", "power": "hessian"}

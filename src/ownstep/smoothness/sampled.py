@@ -6,8 +6,8 @@ and L_i is estimated by the largest ratio of many draws. That is a lower bound o
 loose one in high dimension: a random direction rarely meets the steepest one. The history of the running
 maximum shows whether it has settled. Everything is computed in float64: float32 cannot resolve a perturbation of 1e-6.
 
-Where the gradient jumps, as it does when a max-pool or ReLU changes its mind, no smoothness constant exists: a draw that
-straddles a jump gives a ratio of about jump/eps, however small eps is. Such draws are rare and large, so
+Where the gradient jumps, as it does when a max-pool or ReLU changes its mind, no smoothness constant exists: a draw
+that straddles a jump gives a ratio of about jump/eps, however small eps is. Such draws are rare and large, so
 they make the maximum; ``products=True`` measures the curvature between the jumps alone.
 """
 
@@ -135,9 +135,16 @@ def differences(
             return torch.func.vmap(device_gradients)(xs)
         return _stacked_gradients(model, xs, inputs[0], targets, shares, layout)
 
+    def device_products(x: Tensor, v: Tensor) -> Tensor:
+        """(devices, dim): the Hessian of f_i at x, times v, which is the gradient of <grad f_i(x), v>."""
+        along_v = torch.func.grad(lambda x, *data: torch.func.grad(model.loss_on)(x, *data) @ v)
+        return torch.func.vmap(along_v, in_dims=(None, 0, 0, 0))(x, inputs, targets, shares)
+
     def change(xs: Tensor, vs: Tensor) -> Tensor:
+        if products and layout == "vmap":
+            return torch.func.vmap(device_products)(xs, vs)
         if products:
-            return torch.func.vmap(lambda x, v: torch.func.jvp(device_gradients, (x,), (v,))[1])(xs, vs)
+            return _stacked_gradients(model, xs, inputs[0], targets, shares, layout, vs)
         return (all_gradients(xs + epsilon * vs) - all_gradients(xs)) / epsilon
 
     measure = _tensor_norms(problem) if norm == "tensors" else (lambda v: v.norm(dim=-1))
@@ -153,7 +160,9 @@ def differences(
             ratios[start : start + len(xs)] = found.cpu().numpy()
             bar.update(start + len(xs))
     if not np.isfinite(ratios).all():
-        raise InvalidInput(f"a gradient is not finite within {region.scale:g} of the region's centre; use a smaller scale")
+        raise InvalidInput(
+            f"a gradient is not finite within {region.scale:g} of the region's centre; use a smaller scale"
+        )
     maxima = np.maximum.accumulate(ratios)
     how = (
         f"largest of {draws} {'Hessian-vector' if products else 'gradient-difference'} ratios, {norm} norm, "
@@ -225,9 +234,9 @@ def _tensor_norms(problem: Network) -> Any:
 
 
 def _stacked_gradients(
-    model: Network, xs: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor, layout: str
+    model: Network, xs: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor, layout: str, vs: Tensor | None = None
 ) -> Tensor:
-    """The gradient of every device at every draw: one backward pass over draws x devices models."""
+    """The gradient of every device at every draw, or its Hessian times v: one pass over draws x devices models."""
     draws, devices = len(xs), len(shares)
     x = xs.repeat_interleave(devices, 0).requires_grad_()
     tensors = model.layout.split(x)
@@ -237,14 +246,18 @@ def _stacked_gradients(
     objective = (losses.view(draws, devices, -1) * shares).sum()
     if model.penalty is not None:
         objective = objective + model.penalty(tensors.values(), 1).sum()
-    (found,) = torch.autograd.grad(objective, x)
+    (found,) = torch.autograd.grad(objective, x, create_graph=vs is not None)
+    if vs is not None:
+        (found,) = torch.autograd.grad((found * vs.repeat_interleave(devices, 0)).sum(), x)
     return found.view(draws, devices, -1)
 
 
 def _chunk(problem: Network, inputs: tuple[Tensor, ...], dtype: torch.dtype, layout: str) -> int:
     """Draws that fit: a guess of so many times the inputs, and six gradients a device, for each."""
     wide = torch.finfo(dtype).bits // 8
-    each = (800 if layout == "unfold" else 100) * sum(t.numel() for t in inputs) * wide + 6 * len(problem.counts) * problem.dim * wide
+    each = (800 if layout == "unfold" else 100) * sum(t.numel() for t in inputs) * wide + 6 * len(
+        problem.counts
+    ) * problem.dim * wide
     return max(1, int(MEMORY.get(problem.device.type, 2**28) // each))
 
 

@@ -1,0 +1,272 @@
+"""The problem: one pass gives every mix, flat vectors lose nothing, and bad models are refused."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from ownstep import GD, At, InvalidInput, Nesterov, OwnStep, OwnstepError, partition, run  # noqa: E402
+from ownstep.problems import Blocks, Network, PerDevice, Pooled, Problem, SquaredL2, Stratified, TensorNorms  # noqa: E402
+from ownstep.problems.flat import load_into  # noqa: E402
+from ownstep.problems.models import CropFlip, cifar_cnn, mlp, mnist_cnn, pixels  # noqa: E402
+
+from .helpers import F64, constants, data, problem  # noqa: E402
+
+
+@pytest.mark.parametrize("penalty", [None, SquaredL2(0.3), TensorNorms(0.2)])
+@pytest.mark.parametrize("devices", [1, 2, 7])
+def test_a_mix_is_the_sum_of_the_devices_own_gradients(devices, penalty):
+    made = problem(devices, penalty=penalty)
+    x, y = data()
+    model = mlp(4, 3, 6).double()
+    c = np.random.default_rng(1).random(devices)
+    expected, losses = 0, []
+    for i in range(devices):
+        at = torch.as_tensor(made.partition.indices(i))
+        loss = nn.functional.cross_entropy(model(x[at]), y[at])
+        if penalty is not None:
+            tensors = list(model.parameters())
+            total = (
+                sum(p.norm() for p in tensors)
+                if isinstance(penalty, TensorNorms)
+                else sum((p**2).sum() for p in tensors) / 2
+            )
+            loss = loss + penalty.mu * total
+        losses.append(loss.item())
+        expected = expected + c[i] * torch.cat([g.ravel() for g in torch.autograd.grad(loss, model.parameters())])
+    found, total = made.mix(made.x0(), c)
+    np.testing.assert_allclose(found, losses, rtol=1e-12)
+    assert (total - expected).abs().max() < 1e-10
+    assert made.value(made.x0()) == pytest.approx(float(made.weights @ losses), rel=1e-12)
+    two = made.mix(made.x0(), np.column_stack([c, made.weights]))[1]
+    assert (two[:, 0] - total).abs().max() < 1e-14
+    assert (torch.as_tensor(c) @ made.gradients(made.x0()) - total).abs().max() < 1e-12
+
+
+def test_it_is_a_problem():
+    made = problem()
+    assert isinstance(made, Problem)
+    assert made.strong_convexity == 0
+    assert not made.many_sums_at_once
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 59, 60, 1000])
+def test_chunks_change_nothing(chunk):
+    whole, cut = problem(penalty=TensorNorms(0.1)), problem(penalty=TensorNorms(0.1), chunk=chunk)
+    c = np.arange(1.0, 5.0)
+    (a, g), (b, h) = whole.mix(whole.x0(), c), cut.mix(cut.x0(), c)
+    np.testing.assert_allclose(a, b, rtol=1e-13)
+    assert (g - h).abs().max() < 1e-13
+
+
+def test_blocks_are_the_same_data_in_parts():
+    x, y = data()
+    split = partition.iid(60, 3)
+    one = Network(mlp(4, 3).double(), x, y, split)
+    cut = Network(mlp(4, 3).double(), Blocks([(x[:10],), (x[10:45],), (x[45:],)]), y, split)
+    assert (one.mix(one.x0(), np.ones(3))[1] - cut.mix(cut.x0(), np.ones(3))[1]).abs().max() < 1e-14
+    assert one.accuracy(one.x0()) == cut.accuracy(cut.x0())
+    rows = sum(len(t) for i in range(3) for _, t in cut.rows(i))
+    assert rows == 60
+
+
+def test_one_device_is_torch_sgd():
+    x, y = data()
+    made = Network(mlp(4, 3, 6).double(), x, y)
+    history = run(GD(0.1), made, 40, devices=constants(made))
+    model = mlp(4, 3, 6).double()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(40):
+        sgd.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        sgd.step()
+    assert np.abs(history.x - made.layout.join(dict(model.named_parameters())).numpy()).max() < 1e-14
+
+
+def test_flat_and_back_is_exact_and_frozen_stays_frozen():
+    model = mlp(4, 3, 6)
+    model[0].bias.requires_grad_(False)
+    x, y = data()
+    made = Network(model, x.float(), y)
+    assert made.dim == sum(p.numel() for p in model.parameters()) - 6
+    point = torch.randn(made.dim)
+    state = made.state_dict(point)
+    assert list(state) == list(model.state_dict())
+    assert torch.equal(made.flat(state), point)
+    history = run(GD(0.5), made, 5, devices=constants(made))
+    after = made.state_dict(torch.as_tensor(history.x))
+    assert torch.equal(after["0.bias"], model[0].bias)
+    assert not torch.equal(after["0.weight"], model[0].weight)
+    fresh = mlp(4, 3, 6, seed=5)
+    load_into(fresh, after, "here")
+    assert torch.equal(made.outputs(torch.as_tensor(history.x), x.float()), fresh(x.float()))
+
+
+@pytest.mark.parametrize("method", [OwnStep(At(3)), Nesterov(0.1)])
+@pytest.mark.parametrize("batch", [None, PerDevice(2), Pooled(9), Stratified(12)])
+def test_a_resumed_run_is_the_unbroken_one(tmp_path, batch, method):
+    for name in ("run.npz", "run.safetensors"):
+        if name.endswith("safetensors"):
+            pytest.importorskip("safetensors")
+        made = problem(3, batch=batch)
+        devices = constants(made)
+        whole = run(method, made, 17, devices=devices)
+        path = tmp_path / name
+        run(method, problem(3, batch=batch), 6, devices=devices, checkpoint=path)
+        resumed = run(method, problem(3, batch=batch), 17, devices=devices, checkpoint=path)
+        assert np.array_equal(whole.x, resumed.x)
+        assert np.array_equal(whole.value, resumed.value)
+
+
+def test_a_checkpoint_of_another_model_is_left_alone(tmp_path):
+    path = tmp_path / "run.npz"
+    made = problem()
+    run(GD(0.1), made, 2, devices=constants(made), checkpoint=path)
+    before = path.read_bytes()
+    x, y = data()
+    other = Network(mlp(4, 3, 7).double(), x, y, made.partition)
+    with pytest.raises(OwnstepError, match=r"another run .*dim"):
+        run(GD(0.1), other, 2, devices=constants(other), checkpoint=path)
+    renamed = Network(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)).double(), x[:, :3], y, made.partition)
+    with pytest.raises(OwnstepError, match="another model"):
+        load_into(renamed.model, made.state_dict(made.x0()), "the file")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("batch", [PerDevice(2), Pooled(10), Stratified(10)])
+def test_batches_are_unbiased_over_an_epoch(batch):
+    """Every sample is seen once an epoch, so the epoch's mean of a linear function of the samples is the whole's."""
+    x, y = data()
+    split = partition.given(np.arange(60) % 5)
+    whole, part = (Network(mlp(4, 3).double(), x, y, split, batch=b) for b in (None, batch))
+    point, c = whole.x0(), np.arange(1.0, 6.0)
+    sums, seen = [], []
+    for k in range(6):
+        part.begin_round(k)
+        sums.append(part.mix(point, c)[1])
+        seen.append(part.dealer.indices(k))
+    assert sorted(np.concatenate(seen)) == list(range(60))
+    assert (torch.stack(sums).mean(0) - whole.mix(point, c)[1]).abs().max() < 1e-12
+
+
+def test_batches_depend_on_seed_and_round_alone():
+    split = partition.given(np.arange(60) % 5)
+    one, two = (PerDevice(3).deal(split, 7) for _ in range(2))
+    late = [two.indices(k) for k in (9, 0, 5)]
+    assert [list(one.indices(k)) for k in (9, 0, 5)] == [list(i) for i in late]
+    assert list(PerDevice(3).deal(split, 8).indices(0)) != list(one.indices(0))
+    assert set(split.device_of[one.indices(4)]) == set(range(5))
+
+
+def test_devices_without_samples_in_a_batch_are_told():
+    split = partition.given([0] * 3 + [1] * 57)
+    x, y = data()
+    with pytest.raises(InvalidInput, match=r"PerDevice\(4\) takes 4 samples of device 'D1' a round, which holds 3"):
+        Network(mlp(4, 3).double(), x, y, split, batch=PerDevice(4))
+    with pytest.raises(InvalidInput, match=r"Stratified\(5\) leaves device 'D1' without a sample"):
+        Network(mlp(4, 3).double(), x, y, split, batch=Stratified(5))
+    with pytest.raises(InvalidInput, match="more than the 60 samples"):
+        Network(mlp(4, 3).double(), x, y, split, batch=Pooled(61))
+    made = Network(mlp(4, 3).double(), x, y, split, batch=Pooled(2))
+    lonely = next(k for k in range(20) if 0 not in split.device_of[made.dealer.indices(k)])
+    made.begin_round(lonely)
+    with pytest.raises(InvalidInput, match=f"'D1' has no sample in the batch of round {lonely}"):
+        made.gradients(made.x0())
+
+
+def test_bad_input_is_quoted():
+    x, y = data()
+    model = mlp(4, 3).double()
+    with pytest.raises(InvalidInput, match=r"3 samples gave shape \(\)"):
+        Network(model, x, y, loss=nn.CrossEntropyLoss())
+    with pytest.raises(InvalidInput, match="depends on the others"):
+        Network(model, x, y, loss=lambda z, t: nn.functional.cross_entropy(z - 9 * z.mean(0), t, reduction="none"))
+    frozen = mlp(4, 3).requires_grad_(False)
+    with pytest.raises(InvalidInput, match="no trainable parameter: all of its 4"):
+        Network(frozen, x, y)
+    with pytest.raises(InvalidInput, match="BatchNorm1d '1' mixes the samples"):
+        Network(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), x.float(), y)
+    fixed = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).eval()
+    assert Network(fixed, x.float(), y).dim == 21
+    with pytest.raises(InvalidInput, match="60 samples need 60 targets"):
+        Network(model, x, y[:-1])
+    with pytest.raises(InvalidInput, match="the partition covers 5"):
+        Network(model, x, y, partition.iid(5, 1))
+    with pytest.raises(InvalidInput, match="unknown loss 'entropy'"):
+        Network(model, x, y, loss="entropy")
+    made = Network(model, x, y)
+    with pytest.raises(InvalidInput, match="x must have shape"):
+        made.mix(torch.zeros(3), np.ones(1))
+    with pytest.raises(InvalidInput, match="one coefficient for each of 1"):
+        made.mix(made.x0(), np.ones(2))
+    with pytest.raises(InvalidInput, match="chunk"):
+        Network(model, x, y, chunk=0)
+    with pytest.raises(InvalidInput, match="one piece"):
+        Network(model, Blocks([(x[:5],), (x[5:],)]), y, batch=Pooled(3))
+    with pytest.raises(InvalidInput, match="at least 0"):
+        TensorNorms(-1.0)
+    with pytest.raises(InvalidInput, match="not known to torch"):
+        Network(model, x, y, device="gpu")
+
+
+def test_without_torch_the_error_names_the_extra():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import ownstep\n"
+        "try:\n    from ownstep.problems import Network\n"
+        "except ownstep.OwnstepError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'ownstep[torch]'" in done.stdout
+
+
+def test_the_package_does_not_bring_torch_in():
+    code = "import ownstep, ownstep.cli, sys; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there():
+    x, y = data()
+    with pytest.raises(OwnstepError, match="sees no CUDA GPU"):
+        Network(mlp(4, 3), x, y, device="cuda")
+
+
+def test_a_nan_loss_stops_the_run_and_says_so():
+    made = problem()
+    history = run(GD(1e200), made, 20, devices=constants(made))
+    assert history.rounds < 20
+    assert "f(x) is nan" in history.stopped or "diverged" in history.stopped or "inf" in history.stopped
+
+
+def test_the_papers_networks():
+    assert sum(p.numel() for p in mnist_cnn().parameters()) == 16 * 26 + 32 * (400 + 1) + 10 * 1569
+    convolutions = 32 * 28 + 64 * 289 + 128 * 577 + 128 * 1153
+    assert sum(p.numel() for p in cifar_cnn().parameters()) == convolutions + 2 * (32 + 64 + 128 + 128) + 1290
+    images = pixels(np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28))
+    assert images.shape == (2, 1, 28, 28)
+    assert images.max() <= 1
+    # Pooling before an increasing activation is pooling after it.
+    net = mnist_cnn(3)
+    after = nn.Sequential(net[0], net[2], net[1], net[3], net[5], net[4], net[6], net[7])
+    assert torch.allclose(net(images), after(images), atol=1e-6)
+    state = torch.get_rng_state()
+    assert torch.equal(mnist_cnn(1)[0].weight, mnist_cnn(1)[0].weight)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_crops_and_flips():
+    images = torch.arange(2 * 3 * 6 * 6, dtype=F64).reshape(2, 3, 6, 6)
+    same = CropFlip(2).apply(images, torch.tensor([[2, 2, 0], [2, 2, 1]]))
+    assert torch.equal(same[0], images[0])
+    assert torch.equal(same[1], images[1].flip(-1))
+    moved = CropFlip(2).apply(images, torch.tensor([[0, 1, 0], [4, 2, 0]]))
+    assert torch.equal(moved[0][:, 2:, 1:], images[0][:, :-2, :-1])
+    assert torch.equal(moved[1][:, :-2], images[1][:, 2:])
+    assert (moved[1][:, -2:] == 0).all()
+    assert CropFlip().draw(np.random.default_rng(0), 100).max(0).tolist() == [8, 8, 1]

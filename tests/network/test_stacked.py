@@ -1,0 +1,107 @@
+"""Many runs in one program give each run's own history."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from ownstep import GD, At, Devices, InvalidInput, OwnStep, Plateau, partition, run  # noqa: E402
+from ownstep.engines.stacked import Job, run_stacked  # noqa: E402
+from ownstep.problems import Network, PerDevice, Pooled, Stratified, TensorNorms  # noqa: E402
+from ownstep.problems.graphs import Replay  # noqa: E402
+from ownstep.problems.models import CropFlip, mlp, seeded  # noqa: E402
+from ownstep.problems.stack import LAYOUTS, layouts  # noqa: E402
+
+from .helpers import Conv, data  # noqa: E402
+
+
+def jobs(methods=None, seeds=2, augment=None):
+    rng = np.random.default_rng(0)
+    images, labels = torch.as_tensor(rng.random((36, 1, 6, 6))), torch.arange(36) % 3
+    split = partition.by_label(labels.numpy())
+    out = []
+    for seed in range(seeds):
+        for method, batch in methods or (
+            (OwnStep(At(3)), PerDevice(2)),
+            (GD("mean"), Pooled(6)),
+            (GD("matched"), Stratified(6)),
+        ):
+            model = seeded(Conv, seed).double()
+            made = Network(
+                model, images, labels, split, batch=batch, penalty=TensorNorms(0.01), augment=augment, seed=seed
+            )
+            devices = Devices(made.weights, np.array([2.0, 3.0, 5.0]) * (1 + seed))
+            out.append(Job(f"{batch!r} {seed}", method, made, devices, made.x0()))
+    return out
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("every", [2, 100])
+def test_a_stack_is_its_runs(layout, every):
+    made = jobs(augment=CropFlip(1))
+    together = run_stacked(made, 9, every=every, layout=layout)
+    for job, mine in zip(made, together, strict=True):
+        alone = run(job.method, job.problem, 9, devices=job.devices, x0=job.x0)
+        np.testing.assert_allclose(mine.value, alone.value, rtol=1e-11)
+        np.testing.assert_allclose(mine.x, alone.x, atol=1e-12)
+        np.testing.assert_array_equal(mine.phase, alone.phase)
+        assert mine.switched_at == alone.switched_at
+        assert mine.rounds == 9
+
+
+def test_switches_that_look_at_the_loss_work_too():
+    made = jobs([(OwnStep(Plateau()), PerDevice(2))])
+    for job, mine in zip(made, run_stacked(made, 20, every=7), strict=True):
+        assert mine.switched_at == run(job.method, job.problem, 20, devices=job.devices).switched_at
+
+
+def test_looking_on_and_running_out_of_time():
+    seen = []
+
+    def observe(k, stack):
+        loss, right = stack.losses_and_accuracy(stack.first.parts[0][0], stack.first.targets)
+        seen.append((k, loss, right))
+
+    made = jobs()
+    run_stacked(made, 4, every=2, observe=observe)
+    assert [k for k, *_ in seen] == [2, 4, 4]
+    x = torch.as_tensor(run(made[0].method, made[0].problem, 4, devices=made[0].devices).x)
+    assert seen[-1][2][0] == pytest.approx(made[0].problem.accuracy(x))
+    short = run_stacked(made, 50, every=2, seconds=0.0)
+    assert short[0].rounds == 1
+    assert "out of time" in short[0].stopped
+
+
+def test_a_diverging_run_does_not_spoil_the_others():
+    made = jobs([(GD(1e150), PerDevice(2)), (GD(0.01), PerDevice(2))], seeds=1)
+    wild, calm = run_stacked(made, 6)
+    assert "too long" in wild.stopped
+    assert wild.rounds < 6
+    assert calm.rounds == 6
+    assert np.isfinite(calm.value).all()
+
+
+def test_what_cannot_be_stacked():
+    x, y = data()
+    full = Network(mlp(4, 3).double(), x, y)
+    with pytest.raises(InvalidInput, match="share data, architecture"):
+        run_stacked([Job("a", GD(0.1), full, Devices.uniform([1.0]), full.x0())], 2)
+    assert layouts(torch.nn.Bilinear(2, 2, 2)) == ("vmap",)
+    assert layouts(Conv()) == LAYOUTS
+    assert layouts(mlp(4, 3)) == LAYOUTS
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tables_stack_too(layout):
+    x, y = data()
+    made = Network(mlp(4, 3).double(), x, y, batch=Pooled(6))
+    job = Job("a", GD(0.1), made, Devices.uniform([1.0]), made.x0())
+    mine = run_stacked([job, job], 5, layout=layout)[1]
+    np.testing.assert_allclose(mine.x, run(GD(0.1), made, 5, devices=job.devices).x, atol=1e-13)
+
+
+def test_replay_is_a_plain_call_without_a_gpu():
+    double = Replay(lambda a: (2 * a,))
+    assert double(torch.ones(2))[0].tolist() == [2, 2]
+    assert "not on a GPU" in double.note
+    assert double(torch.full((2,), 3.0))[0].tolist() == [6, 6]

@@ -1,0 +1,103 @@
+"""The text classifier: cached activations are the frozen layers' outputs, whoever computes them."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from ownstep import GD, Devices, InvalidInput, OwnstepError, partition, run  # noqa: E402
+from ownstep.problems import Network  # noqa: E402
+from ownstep.problems.encoder import Encoder, Shape, find_folder, from_transformers, load_encoder  # noqa: E402
+from ownstep.problems.models import seeded  # noqa: E402
+from ownstep.problems.text import buckets, frozen_activations, padded, text_classifier  # noqa: E402
+
+TINY = Shape(50, 40, 8, 12, 3, 2, 1e-12)
+
+
+def sentences(n=30, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, 50, rng.integers(2, 12)).astype(np.int32) for _ in range(n)]
+
+
+def tiny(shape=TINY):
+    return seeded(lambda: Encoder(shape), 0).eval()
+
+
+def test_buckets_cover_every_sentence_once_and_respect_the_limit():
+    ids = sentences()
+    cut = buckets(ids, 40)
+    assert sorted(np.concatenate(cut)) == list(range(30))
+    assert all(len(b) * max(len(ids[i]) for i in b) <= 40 for b in cut)
+    with pytest.raises(InvalidInput, match="at least one token"):
+        buckets([np.zeros(0, np.int32)])
+
+
+def test_cached_activations_give_the_whole_encoders_outputs(tmp_path):
+    encoder, ids = tiny(), sentences()
+    words, real = padded(ids)
+    with torch.no_grad():
+        hidden = encoder(words, real)
+        model = text_classifier(encoder, 2, seed=3)
+        mean = (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+        expected = model.head(mean)
+    for folder in (None, tmp_path, tmp_path):  # in memory, written to disk, read from it
+        blocks, order = frozen_activations(encoder, ids, folder=folder, tokens=40)
+        made = Network(model, blocks, np.arange(30) % 2, partition.iid(30, 3))
+        found = torch.cat([made.outputs(made.x0(), part) for part in made.parts])
+        torch.testing.assert_close(found, expected[torch.as_tensor(order)], atol=1e-5, rtol=1e-5)
+    assert len(list(tmp_path.glob("*.npy"))) == len(blocks.parts) > 1
+    with pytest.raises(OwnstepError, match="remove that folder"):
+        frozen_activations(encoder, sentences(seed=1), folder=tmp_path, tokens=40)
+
+
+def test_training_lowers_the_loss_and_leaves_the_rest_alone():
+    encoder, ids = tiny(), sentences()
+    blocks, order = frozen_activations(encoder, ids, tokens=40)
+    labels = np.array([int(i[0] % 2) for i in ids])[order]
+    made = Network(text_classifier(encoder), blocks, labels, partition.dirichlet(labels, 3, 0.5))
+    layer = encoder.layers[-1]
+    assert made.dim == sum(p.numel() for p in layer.parameters()) + 8 * 2 + 2
+    history = run(GD(0.5), made, 15, devices=Devices(made.weights, np.ones(3)))
+    assert history.value[-1] < history.value[0]
+    assert torch.equal(layer.query.weight, tiny().layers[-1].query.weight)
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_it_is_the_encoder_transformers_runs(family):
+    transformers = pytest.importorskip("transformers")
+    sizes = {
+        "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12,
+        "max_position_embeddings": 40, "pad_token_id": 1,
+    }  # fmt: skip
+    theirs = {
+        "bert": lambda: transformers.BertModel(transformers.BertConfig(**sizes)),
+        "mpnet": lambda: transformers.MPNetModel(transformers.MPNetConfig(**sizes)),
+    }[family]
+    model = seeded(theirs, 0).eval()
+    ours = from_transformers(model)
+    words, real = padded(sentences(8))
+    words = torch.where(words == 1, 2, words)
+    words[~real] = 1
+    with torch.no_grad():
+        expected = model(input_ids=words, attention_mask=real.long()).last_hidden_state
+        found = ours(words, real)
+    assert ((expected - found) * real[..., None]).abs().max() < 1e-5
+    classifier = text_classifier(ours)
+    with torch.no_grad():
+        before = ours(words, real, 1)
+        out = (found * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+        torch.testing.assert_close(classifier(before, real), classifier.head(out), atol=1e-5, rtol=1e-5)
+
+
+def test_an_encoder_that_is_nowhere(monkeypatch, tmp_path):
+    pytest.importorskip("transformers")
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(OwnstepError, match=r"no folder .* no installed package"):
+        load_encoder("no-such-encoder-anywhere")
+    with pytest.raises(OwnstepError, match="cannot be read"):
+        load_encoder(str(tmp_path))
+    assert find_folder(str(tmp_path)) == tmp_path
+    assert find_folder("a/b") is None
+    assert find_folder("json") is None
