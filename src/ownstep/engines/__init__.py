@@ -2,14 +2,29 @@
 
 from ownstep.engines.compare import TOLERANCES, Comparison, baselines, compare
 from ownstep.engines.local import describe, run
-from ownstep.engines.participation import Bernoulli, Participation
+from ownstep.engines.participation import (
+    MISSING,
+    Bernoulli,
+    Bursts,
+    Cohort,
+    Missing,
+    Outages,
+    Participation,
+    Stragglers,
+)
 from ownstep.engines.tuning import Tuned, tune_step
 
 __all__ = [
+    "MISSING",
     "TOLERANCES",
     "Bernoulli",
+    "Bursts",
+    "Cohort",
     "Comparison",
+    "Missing",
+    "Outages",
     "Participation",
+    "Stragglers",
     "Tuned",
     "baselines",
     "compare",

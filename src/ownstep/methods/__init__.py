@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from ownstep.errors import InvalidInput, unknown_name
-from ownstep.methods.base import Answer, Ask, Method, Progress, Vector, norm
+from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
 from ownstep.methods.descent import GD, STEPS, HeavyBall, Nesterov
+from ownstep.methods.extra import EXTRA, NIDS
+from ownstep.methods.gossip import DecentralisedGD, GradientTracking
+from ownstep.methods.graphs import GRAPHS, mixing
+from ownstep.methods.mixing import Mixing
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
@@ -14,6 +18,10 @@ METHODS: dict[str, type] = {
     "gd": GD,
     "heavy_ball": HeavyBall,
     "nesterov": Nesterov,
+    "decentralised_gd": DecentralisedGD,
+    "gradient_tracking": GradientTracking,
+    "extra": EXTRA,
+    "nids": NIDS,
 }
 """Every method by name. A new one is one file and one line here; the contract tests then run it."""
 
@@ -36,14 +44,21 @@ def parse_switch(text: str) -> Switch:
 
 
 __all__ = [
+    "EXTRA",
     "GD",
+    "GRAPHS",
     "METHODS",
+    "NIDS",
     "STEPS",
     "Answer",
     "Ask",
     "At",
+    "DecentralisedGD",
+    "GradientTracking",
     "HeavyBall",
+    "LocalWork",
     "Method",
+    "Mixing",
     "Nesterov",
     "Never",
     "NormBelow",
@@ -53,6 +68,8 @@ __all__ = [
     "Switch",
     "Vector",
     "Watch",
+    "alike",
+    "mixing",
     "norm",
     "parse_switch",
 ]
