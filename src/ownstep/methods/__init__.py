@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from ownstep.errors import InvalidInput, unknown_name
+from ownstep.methods.adaptive import FedAdagrad, FedAdam, FedYogi
 from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
 from ownstep.methods.descent import GD, STEPS, HeavyBall, Nesterov
 from ownstep.methods.extra import EXTRA, NIDS
+from ownstep.methods.fedopt import FedAvg, FedAvgM
 from ownstep.methods.gossip import DecentralisedGD, GradientTracking
 from ownstep.methods.graphs import GRAPHS, mixing
 from ownstep.methods.mixing import Mixing
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
+from ownstep.methods.scaffold import Scaffold
 from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
 
 METHODS: dict[str, type] = {
@@ -22,6 +25,12 @@ METHODS: dict[str, type] = {
     "gradient_tracking": GradientTracking,
     "extra": EXTRA,
     "nids": NIDS,
+    "fedavg": FedAvg,
+    "fedavgm": FedAvgM,
+    "fedadagrad": FedAdagrad,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "scaffold": Scaffold,
 }
 """Every method by name. A new one is one file and one line here; the contract tests then run it."""
 
@@ -54,6 +63,11 @@ __all__ = [
     "Ask",
     "At",
     "DecentralisedGD",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedYogi",
     "GradientTracking",
     "HeavyBall",
     "LocalWork",
@@ -65,6 +79,7 @@ __all__ = [
     "OwnStep",
     "Plateau",
     "Progress",
+    "Scaffold",
     "Switch",
     "Vector",
     "Watch",

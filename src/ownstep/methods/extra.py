@@ -34,10 +34,6 @@ class EXTRA(Peers):
     graph, rule, weights : see :class:`~ownstep.methods.peers.Peers`.
     """
 
-    step: float | str = "largest"
-    graph: str | Mixing = "ring"
-    rule: str = "metropolis"
-    weights: str = "samples"
     needs_everyone = True
 
     def _cut(self, mixer: Mixing) -> float:
@@ -64,10 +60,6 @@ class NIDS(Peers):
     graph, rule, weights : see :class:`~ownstep.methods.peers.Peers`.
     """
 
-    step: float | str = "largest"
-    graph: str | Mixing = "ring"
-    rule: str = "metropolis"
-    weights: str = "samples"
     steps_allowed = ("largest", "mean", "own")
     needs_everyone = True
 

@@ -37,11 +37,7 @@ class DecentralisedGD(Peers):
     graph, rule, weights : see :class:`~ownstep.methods.peers.Peers`.
     """
 
-    step: float | str = "largest"
     order: str = "cta"
-    graph: str | Mixing = "ring"
-    rule: str = "metropolis"
-    weights: str = "samples"
     steps_allowed = ("largest", "mean", "own")
 
     def __post_init__(self) -> None:
@@ -76,11 +72,7 @@ class GradientTracking(Peers):
     order, graph, rule, weights : as for :class:`DecentralisedGD`.
     """
 
-    step: float | str = "largest"
     order: str = "cta"
-    graph: str | Mixing = "ring"
-    rule: str = "metropolis"
-    weights: str = "samples"
     vectors = 2
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ the f_i themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ class PeersState:
     devices: Devices = field(repr=False)
 
 
+@dataclass(frozen=True)
 class Peers:
     """Base of the methods without a server.
 
@@ -52,14 +53,14 @@ class Peers:
     weights : ``"samples"`` or ``"uniform"``, as for Algorithm 1.
     """
 
-    step: float | str
-    graph: str | Mixing
-    rule: str
-    weights: str
-    steps_allowed: tuple[str, ...] = ("largest", "mean")
-    vectors = 1
+    step: float | str = "largest"
+    graph: str | Mixing = "ring"
+    rule: str = "metropolis"
+    weights: str = "samples"
+    steps_allowed: ClassVar[tuple[str, ...]] = ("largest", "mean")
+    vectors: ClassVar[int] = 1
     """How many vectors travel along a link in a round."""
-    needs_everyone = False
+    needs_everyone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.step, str):
