@@ -12,7 +12,8 @@ from ownstep.engines.participation import (
     Participation,
     Stragglers,
 )
-from ownstep.engines.tuning import Tuned, tune_step
+from ownstep.engines.timing import TimeModel, price
+from ownstep.engines.tuning import Tuned, tune, tune_step
 
 __all__ = [
     "MISSING",
@@ -25,10 +26,13 @@ __all__ = [
     "Outages",
     "Participation",
     "Stragglers",
+    "TimeModel",
     "Tuned",
     "baselines",
     "compare",
     "describe",
+    "price",
     "run",
+    "tune",
     "tune_step",
 ]

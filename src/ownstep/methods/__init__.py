@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ownstep.errors import InvalidInput, unknown_name
-from ownstep.methods.adaptive import FedAdagrad, FedAdam, FedYogi
+from ownstep.methods.adaptive import FedAdagrad, FedAdam
 from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
 from ownstep.methods.descent import GD, STEPS, HeavyBall, Nesterov
 from ownstep.methods.extra import EXTRA, NIDS
@@ -15,6 +15,7 @@ from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.scaffold import Scaffold
 from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
+from ownstep.methods.yogi import FedYogi
 
 METHODS: dict[str, type] = {
     "own_step": OwnStep,

@@ -1,4 +1,4 @@
-"""FedAdagrad, FedAdam and FedYogi: servers that scale every coordinate by what they have seen of it.
+"""FedAdagrad and FedAdam: servers that scale every coordinate by what they have seen of it (FedYogi is in yogi.py).
 
     m_t     = beta_1 m_{t-1} + (1 - beta_1) Delta_t
     x^{t+1} = x^t + eta m_t / (sqrt(v_t) + tau),                 v_{-1} = tau^2
@@ -16,7 +16,9 @@ from ownstep.errors import InvalidInput, unknown_name
 from ownstep.methods.base import Vector
 from ownstep.methods.descent import check_positive
 from ownstep.methods.server import FedOpt, ServerState
+from ownstep.plan import Devices
 
+HALF_POWERS = tuple(10 ** (e / 2) for e in range(-6, 3))
 CORRECTIONS = {
     "none": "Algorithm 2 as printed",
     "adam": "eta sqrt(1 - beta_2^t) / (1 - beta_1^t) in round t = 1, 2, ... (Kingma and Ba 2015)",
@@ -26,7 +28,7 @@ CORRECTIONS = {
 
 @dataclass(frozen=True)
 class Adaptive(FedOpt):
-    """What the three share; ``v0`` is v_{-1}, tau^2 by default (Flower starts from 0)."""
+    """What they share; ``v0`` is v_{-1}, tau^2 by default (Flower starts from 0)."""
 
     client_step: float | str = 0.1
     server_step: float = 0.1
@@ -40,15 +42,18 @@ class Adaptive(FedOpt):
             if not 0 <= getattr(self, name, 0.0) < 1:
                 raise InvalidInput(f"{name} must be in [0, 1), got {getattr(self, name)!r}")
         check_positive("tau", self.tau)
-        if self.v0 is not None and not self.v0 >= 0:
+        if not (self.v0 is None or self.v0 >= 0):
             raise InvalidInput(f"v0 must be at least 0, got {self.v0!r}")
+
+    def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
+        """Half powers of ten for both steps, as in Reddi et al."""
+        return {"server_step": HALF_POWERS, "client_step": HALF_POWERS}
 
     def _second(self, rest: Vector) -> Vector:
         return rest**2 + (self.tau**2 if self.v0 is None else self.v0)
 
     def _step(self, state: ServerState, delta: Vector) -> ServerState:
-        m = self.beta_1 * state.m + (1 - self.beta_1) * delta
-        v = self._moment(state.v, delta**2)
+        m, v = self.beta_1 * state.m + (1 - self.beta_1) * delta, self._moment(state.v, delta**2)
         eta = self.server_step * self._correction(state.k + 1)
         return replace(state, x=state.x + eta * m / (v**0.5 + self.tau), m=m, v=v)
 
@@ -85,18 +90,5 @@ class FedAdam(Adaptive):
         return self.beta_2 * v + (1 - self.beta_2) * square
 
     def _correction(self, t: int) -> float:
-        if self.bias_correction == "none":
-            return 1.0
         t += self.bias_correction == "flower"
-        return float((1 - self.beta_2**t) ** 0.5 / (1 - self.beta_1**t))
-
-
-@dataclass(frozen=True)
-class FedYogi(Adaptive):
-    """FedYogi: v_t = v_{t-1} - (1 - beta_2) Delta_t^2 sign(v_{t-1} - Delta_t^2)."""
-
-    beta_2: float = 0.99
-
-    def _moment(self, v: Vector, square: Vector) -> Vector:
-        # Products with the tests in place of sign(): arrays and tensors both have them, in their own precision.
-        return v - (1 - self.beta_2) * ((v > square) * square - (v < square) * square)
+        return 1.0 if self.bias_correction == "none" else (1 - self.beta_2**t) ** 0.5 / (1 - self.beta_1**t)

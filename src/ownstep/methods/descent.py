@@ -44,6 +44,11 @@ def check_step(step: float | str) -> None:
         raise unknown_name("step", step, STEPS)
 
 
+def octaves(devices: Devices) -> tuple[float, ...]:
+    """Steps to search: from 1/4 to 64 times 1/L_bar, as 1/L is often far too careful."""
+    return tuple(2.0**o / devices.L_bar for o in range(-2, 7))
+
+
 def check_positive(name: str, value: float) -> None:
     """A positive, finite number."""
     if not (math.isfinite(value) and value > 0):

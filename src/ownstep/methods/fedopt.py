@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ownstep.errors import InvalidInput
 from ownstep.methods.base import Vector
 from ownstep.methods.server import FedOpt, ServerState
+from ownstep.plan import Devices
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class FedAvgM(FedOpt):
         super().__post_init__()
         if not 0 <= self.momentum < 1:
             raise InvalidInput(f"momentum must be in [0, 1), got {self.momentum!r}")
+
+    def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
+        """Client steps, and the momenta of Hsu et al."""
+        return super().search_space(devices) | {"momentum": (0.0, 0.7, 0.9, 0.97, 0.99)}
 
     def _step(self, state: ServerState, delta: Vector) -> ServerState:
         m = self.momentum * state.m + delta

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ownstep.errors import unknown_name
 from ownstep.methods.base import Answer, Ask, Progress, Vector, alike
-from ownstep.methods.descent import check_positive
+from ownstep.methods.descent import check_positive, octaves
 from ownstep.methods.graphs import mixing
 from ownstep.methods.mixing import Mixing, among
 from ownstep.plan import Devices
@@ -68,6 +68,10 @@ class Peers:
         elif self.step not in self.steps_allowed:
             raise unknown_name(f"step of {type(self).__name__}", self.step, self.steps_allowed)
         mixing(self.graph, len(self.graph) if isinstance(self.graph, Mixing) else 3, self.rule)
+
+    def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
+        """Common steps from 1/4 to 64 times 1/L_bar."""
+        return {"step": octaves(devices)}
 
     def start(self, x0: Vector, devices: Devices) -> PeersState:
         """Everyone at x0, at rest."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ownstep.checks import whole_number
 from ownstep.methods.base import Answer, Ask, LocalWork, Progress, Vector, alike
-from ownstep.methods.descent import check_positive, check_step, resolve_step
+from ownstep.methods.descent import check_positive, check_step, octaves, resolve_step
 from ownstep.plan import Devices
 
 
@@ -50,6 +50,10 @@ class Scaffold:
             check_step(self.client_step)
         check_positive("server_step", self.server_step)
         whole_number("local_steps", self.local_steps, 1)
+
+    def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
+        """Client steps from 1/4 to 64 times 1/L_bar."""
+        return {"client_step": octaves(devices)}
 
     def start(self, x0: Vector, devices: Devices) -> ScaffoldState:
         """Begin at x0 with all control variates zero."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from ownstep.checks import whole_number
 from ownstep.methods.base import Answer, Ask, LocalWork, Progress, Vector
-from ownstep.methods.descent import check_positive, check_step, resolve_step
+from ownstep.methods.descent import check_positive, check_step, octaves, resolve_step
 from ownstep.plan import Devices
 
 
@@ -47,6 +47,10 @@ class FedOpt:
         check_step(self.client_step)
         check_positive("server_step", self.server_step)
         whole_number("local_steps", self.local_steps, 1)
+
+    def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
+        """Client steps from 1/4 to 64 times 1/L_bar."""
+        return {"client_step": octaves(devices)}
 
     def start(self, x0: Vector, devices: Devices) -> ServerState:
         """Begin at x0, at rest."""
