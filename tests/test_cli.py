@@ -124,7 +124,7 @@ def test_the_promised_plan_of_w8a(capsys):
         (("run", "digits", "--method", "gd", "--switch", "never"), 2, "applies to own_step only"),
         (("run", "digits", "--participation", "2"), 2, "got 2"),
         (("run", "digits", "--missing", "lose"), 2, "unknown rule for missing shares 'lose'"),
-        (("run", "digits", "--rounds", "many"), 2, "many"),
+        (("run", "digits", "--rounds", "many"), 2, "--rounds"),
         (("paper", "w8b"), 2, "Did you mean 'w8a'"),
         (("data", "fetch", "imagenet"), 2, "unknown dataset 'imagenet'"),
         (("nonsense",), 2, "nonsense"),

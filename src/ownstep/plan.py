@@ -122,8 +122,8 @@ class Plan:
             return "One device: this is plain gradient descent, nothing can be gained."
         if gain < 1.05:
             return (
-                f"Not worth it: the devices curve alike (gain {gain:.2f}). Expect what gradient descent gives; "
-                "a split by feature norm usually spreads the constants most."
+                f"Not worth it: the devices curve alike (gain {gain:.2f}). Expect what gradient descent gives, "
+                "or try a split that spreads the constants more."
             )
         if over_true is not None and over_true < 1.05:
             return (

@@ -89,7 +89,7 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plan = describe(problem)
         self.history_: History = run(
             OwnStep(parse_switch(self.switch)), problem, self.max_iter, devices=plan.devices,
-            gradient_tolerance=self.tol, progress=False,
+            gradient_tolerance=self.tol, measure_gradient=True, progress=False,
         )  # fmt: skip
         if self.history_.gradient_norm[-1] > self.tol:
             warnings.warn(

@@ -37,7 +37,7 @@ def assert_same_history(first, second):
 
 
 def test_what_is_recorded_is_what_happened(small_logistic):
-    history = run(OwnStep(At(3)), small_logistic, 5)
+    history = run(OwnStep(At(3)), small_logistic, 5, measure_gradient=True)
     x = small_logistic.x0()
     devices = describe(small_logistic).devices
     for k in range(6):
@@ -51,6 +51,13 @@ def test_what_is_recorded_is_what_happened(small_logistic):
     assert history.columns["bytes_down"].tolist() == [3 * (vector + 8)] * 5 + [0]
     assert history.columns["participants"].tolist() == [3] * 5 + [0]
     assert history.stopped == "all 5 rounds done"
+
+
+def test_the_gradient_of_a_local_round_is_measured_only_when_asked_for(small_logistic):
+    plain, measured = (run(OwnStep(At(3)), small_logistic, 5, measure_gradient=m) for m in (False, True))
+    assert np.isnan(plain.gradient_norm[:3]).all()
+    np.testing.assert_allclose(plain.gradient_norm[3:], measured.gradient_norm[3:], rtol=1e-9)
+    np.testing.assert_allclose(plain.x, measured.x, atol=1e-14)
 
 
 def test_nesterov_is_measured_where_it_stands_not_where_it_looks(small_logistic):

@@ -6,7 +6,6 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 import ownstep
@@ -46,17 +45,15 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns errors into one clear line and an exit code."""
     try:
-        code = app(args=arguments, standalone_mode=False)
-        if code == INTERRUPTED:
-            print("ownstep: interrupted; a run with --checkpoint goes on when started again", file=sys.stderr)
-        sys.exit(code if isinstance(code, int) else 0)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        app(args=arguments)
     except InvalidInput as error:
         _fail(error, 2)
     except OwnstepError as error:
         _fail(error, 1)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            print("ownstep: interrupted; a run with --checkpoint goes on when started again", file=sys.stderr)
+        raise
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

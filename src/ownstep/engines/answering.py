@@ -23,7 +23,7 @@ class Answered:
     Parameters
     ----------
     losses : f_i at the point asked about, or None where they were not evaluated at one common point.
-    gradient_norm : ||grad f|| there, nan where it would have cost a pass of its own.
+    gradient_norm : ||grad f|| there, nan where it was not asked for.
     up, down : bytes each device sent and received.
     """
 
@@ -37,8 +37,8 @@ class Answered:
 class Answering:
     """Evaluates asks on a problem, and keeps the last known gradients where the rule for the absent needs them."""
 
-    def __init__(self, problem: Problem, missing: Missing | None) -> None:
-        self.problem, self.missing = problem, missing
+    def __init__(self, problem: Problem, missing: Missing | None, measure_gradient: bool = False) -> None:
+        self.problem, self.missing, self.measure_gradient = problem, missing, measure_gradient
         self.last: Any = None
 
     def __call__(self, ask: Ask, present: Present) -> Answered:
@@ -57,9 +57,9 @@ class Answering:
         if np.ptp(ratio) <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = norm(total) / abs(float(ratio[0])) if ratio[0] else np.nan
-        elif self.problem.many_sums_at_once:
+        elif self.measure_gradient:
             losses, both = self.problem.mix(ask.x, np.column_stack([mix, weights]))
-            total, gradient_norm = np.ascontiguousarray(both[:, 0]), norm(both[:, 1])
+            total, gradient_norm = both[:, 0].copy(), norm(both[:, 1])
         else:
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = np.nan

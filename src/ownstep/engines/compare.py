@@ -130,6 +130,7 @@ def compare(
             checkpoint=None if checkpoint is None else Path(checkpoint) / f"{slug(name)}.ckpt.npz",
             progress=progress,
             name=name,
+            measure_gradient=True,
             seed=seed,
             search_target=goal,
         )

@@ -48,6 +48,7 @@ def run(
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
     name: str | None = None,
+    measure_gradient: bool = False,
     seed: int = 0,
     search_target: float | None = None,
 ) -> History:
@@ -65,6 +66,8 @@ def run(
         history is the one an unbroken run would have given.
     progress : draw a progress bar; only on a terminal by default.
     name : label of the history; the method by default.
+    measure_gradient : record ||grad f(x^k)|| in every round. It is free wherever grad f is what the method asks
+        for; in Algorithm 1's local phase it takes a second sum in the same pass, and is nan unless asked for here.
     seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
 
     Returns
@@ -82,7 +85,7 @@ def run(
         tuned = tune_step(problem, rounds, devices=devices, x0=x0, target=goal, seed=seed, progress=progress)
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
     start = _start(problem, x0)
-    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning)
+    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning, measure_gradient)
     if checkpoint is not None and Path(checkpoint).exists():
         loop.resume(Path(checkpoint))
     saved = time.monotonic()
@@ -113,13 +116,15 @@ class _Loop:
         participation: Participation | None,
         name: str,
         extra: dict[str, Any],
+        measure_gradient: bool,
     ) -> None:
         self.method, self.problem, self.devices, self.participation, self.name = (
             method, problem, devices, participation, name,
         )  # fmt: skip
         if participation is not None and getattr(method, "needs_everyone", False):
             raise InvalidInput(f"{method!r} needs every device in every round: no partial participation")
-        self.answering = Answering(problem, None if participation is None else participation.missing)
+        missing = None if participation is None else participation.missing
+        self.answering = Answering(problem, missing, measure_gradient)
         self.state = method.start(x0, devices)
         self.k, self.stopped = 0, ""
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
@@ -195,7 +200,7 @@ class _Loop:
 
     def interrupt(self) -> None:
         """Ctrl-C: forget a half-evaluated round and stop at the iterate the last complete one left."""
-        for entries in self.columns.values():
+        for entries in (*self.columns.values(), self.took_part):
             del entries[self.k :]
         self.evaluate()
         self._stop(f"interrupted after {self.k} rounds")

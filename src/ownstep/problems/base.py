@@ -30,11 +30,6 @@ class Problem(Protocol):
         ...
 
     @property
-    def many_sums_at_once(self) -> bool:
-        """Whether further columns of a mix come nearly free, so that an engine may measure ||grad f|| with them."""
-        ...
-
-    @property
     def work(self) -> float:
         """Multiplications in one product with the data, for the choice of BLAS threads."""
         ...

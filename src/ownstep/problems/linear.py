@@ -44,7 +44,6 @@ class LinearModel(ABC):
     """Whether that supremum is reached by the same x at every row, so that the smoothness is exact."""
 
     outputs: int = 1
-    many_sums_at_once = True
 
     def __init__(
         self,
@@ -70,7 +69,10 @@ class LinearModel(ABC):
         if intercept:
             ones = np.ones((n, 1), A.dtype)
             A = sp.csr_array(sp.hstack([A, ones])) if sp.issparse(A) else np.hstack([A, ones])
-        order = np.argsort(partition.device_of, kind="stable")
+        # Within a device rows of equal length lie together: the sparse product then runs without mispredicted
+        # branches, nearly twice as fast on rows of a dozen entries.
+        length = np.diff(A.indptr) if sp.issparse(A) else np.zeros(n)
+        order = np.lexsort((length, partition.device_of))
         if (np.diff(order) != 1).any():
             A, y = A[order], y[order]
         self.mu = float(mu)

@@ -36,10 +36,14 @@ class BinaryLogistic(LinearModel):
         return signed, sign
 
     def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
-        e = np.exp(-np.abs(z))
+        e = np.abs(z)
+        np.exp(np.negative(e, out=e), out=e)
         loss = np.log1p(e)
         loss -= np.minimum(z, 0)
-        return loss, np.where(z >= 0, e, 1) / (-1 - e)
+        slope = np.where(z >= 0, e, 1)
+        e += 1
+        slope /= np.negative(e, out=e)
+        return loss, slope
 
     def _second(self, z: Array, u: Array) -> Array:
         e = np.exp(-np.abs(z))
