@@ -22,6 +22,11 @@ from ownstep.files import write_atomically
 
 EXPERIMENTS = {
     "w8a": "w8a",
+    "dirichlet": "dirichlet",
+    "devices": "devices",
+    "gossip": "gossip",
+    "fedopt": "fedopt",
+    "participation": "participation",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 
