@@ -21,7 +21,7 @@ from ownstep.lazy import lazily
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ownstep import data, engines, methods, partition, plan, plots, problems, smoothness
+    from ownstep import data, engines, methods, partition, pep, plan, plots, problems, smoothness
     from ownstep.data import load
     from ownstep.engines import Bernoulli, Comparison, compare, run
     from ownstep.errors import InvalidInput, OwnstepError
@@ -36,6 +36,7 @@ _NAMES = {
     "engines": ".engines",
     "methods": ".methods",
     "partition": ".partition",
+    "pep": ".pep",
     "plan": ".plan",
     "plots": ".plots",
     "problems": ".problems",
@@ -104,6 +105,7 @@ __all__ = [
     "methods",
     "optimum",
     "partition",
+    "pep",
     "plan",
     "plots",
     "problems",

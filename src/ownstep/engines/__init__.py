@@ -11,6 +11,7 @@ from ownstep.engines.participation import (
     Outages,
     Participation,
     Stragglers,
+    parse_participation,
 )
 from ownstep.engines.timing import TimeModel, price
 from ownstep.engines.tuning import Tuned, tune, tune_step
@@ -31,6 +32,7 @@ __all__ = [
     "baselines",
     "compare",
     "describe",
+    "parse_participation",
     "price",
     "run",
     "tune",

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ownstep.errors import OwnstepError
 from ownstep.files import write_atomically
 from ownstep.plan import Devices
+from ownstep.vectors import is_vector, like, to_numpy
 
 
 def save(path: Path, state: Any, about: dict[str, Any], columns: dict[str, NDArray[Any]]) -> None:
@@ -59,8 +60,8 @@ def flatten(state: Any, prefix: str = "") -> tuple[dict[str, NDArray[Any]], dict
             inner_arrays, inner_plain = flatten(value, key + ".")
             arrays |= inner_arrays
             plain |= inner_plain
-        elif isinstance(value, np.ndarray):
-            arrays[key] = value
+        elif is_vector(value):
+            arrays[key] = to_numpy(value)
         else:
             plain[key] = value
     return arrays, plain
@@ -76,7 +77,7 @@ def restore(template: Any, arrays: dict[str, NDArray[Any]], plain: dict[str, Any
         if dataclasses.is_dataclass(old) and not isinstance(old, type):
             changes[f.name] = restore(old, arrays, plain, key + ".")
         elif key in arrays:
-            changes[f.name] = arrays[key]
+            changes[f.name] = like(arrays[key], old)
         else:
             value = plain[key]
             changes[f.name] = tuple(value) if isinstance(value, list) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ownstep.problems.base import Problem
 from ownstep.progress import Bar
 from ownstep.smoothness import Smoothness, measure
 from ownstep.threads import calm_blas
+from ownstep.vectors import like, to_numpy
 
 CHECKPOINT_SECONDS = 3.0
 DIVERGED = 1e4
@@ -51,6 +53,7 @@ def run(
     measure_gradient: bool = False,
     seed: int = 0,
     search_target: float | None = None,
+    observe: Callable[[int, Any], None] | None = None,
 ) -> History:
     """Run a method on a problem and record every round.
 
@@ -69,6 +72,7 @@ def run(
     measure_gradient : record ||grad f(x^k)|| in every round. It is free wherever grad f is what the method asks
         for; in Algorithm 1's local phase it takes a second sum in the same pass, and is nan unless asked for here.
     seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
+    observe : called with (k, x^k) for every iterate, to measure along the way; it must not change x.
 
     Returns
     -------
@@ -91,7 +95,12 @@ def run(
     saved = time.monotonic()
     with calm_blas(problem.work), Bar(loop.name, rounds, progress) as bar:
         try:
-            while not loop.finished(rounds, target, gradient_tolerance):
+            while True:
+                done = loop.finished(rounds, target, gradient_tolerance)
+                if observe is not None:
+                    observe(loop.k, loop.method.point(loop.state))
+                if done:
+                    break
                 loop.advance()
                 bar.update(loop.k, f"f = {loop.columns['value'][-1]:.6g}")
                 if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -125,6 +134,7 @@ class _Loop:
             raise InvalidInput(f"{method!r} needs every device in every round: no partial participation")
         missing = None if participation is None else participation.missing
         self.answering = Answering(problem, missing, measure_gradient)
+        self.sampled = hasattr(problem, "begin_round")  # mini-batches are drawn from (seed, k)
         self.state = method.start(x0, devices)
         self.k, self.stopped = 0, ""
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
@@ -138,11 +148,14 @@ class _Loop:
             "participation": repr(participation) if participation else None,
         }
         self.fingerprint = self.settings | {"data": _digest(devices.weights, devices.L, x0)}
-        self.settings |= extra
+        self.fingerprint |= {"setting": getattr(problem, "settings", None)}
+        self.settings |= extra | getattr(problem, "settings", {})
 
     def evaluate(self) -> None:
         """Ask, evaluate, and record what the round sees; nothing moves yet."""
         began = time.perf_counter()
+        if self.sampled:
+            self.problem.begin_round(self.k)  # type: ignore[attr-defined]
         ask, point = self.method.ask(self.state), self.method.point(self.state)
         weights = self.problem.weights
         present = np.ones(len(weights), bool)
@@ -208,9 +221,9 @@ class _Loop:
     def save(self, path: Path) -> None:
         """Write a checkpoint of the last complete round."""
         arrays = {c: np.asarray(v[: self.k]) for c, v in self.columns.items()}
-        arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": np.asarray(self.best_x)}
+        arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": to_numpy(self.best_x)}
         if self.answering.last is not None:
-            arrays["last"] = np.asarray(self.answering.last)
+            arrays["last"] = to_numpy(self.answering.last)
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint}
         ckpt.save(path, self.state, about, arrays)
 
@@ -224,9 +237,10 @@ class _Loop:
                 "it was left alone: name another file or remove it"
             )
         self.state, self.k, self.best_value = state, about["k"], about["best_value"]
-        self.best_x = arrays.pop("best_x")
+        self.best_x = like(arrays.pop("best_x"), self.best_x)
         self.took_part = list(arrays.pop("took_part"))
-        self.answering.last = arrays.pop("last", None)
+        if "last" in arrays:
+            self.answering.last = like(arrays.pop("last"), self.best_x)
         self.columns = {c: list(arrays[c]) for c in COLUMNS}
 
     def history(self) -> History:
@@ -234,7 +248,7 @@ class _Loop:
         watch = getattr(self.state, "watch", Watch())
         columns = {c: np.asarray(v, dtype=_DTYPES.get(c, float)) for c, v in self.columns.items()}
         who = np.asarray(self.took_part, bool) if self.participation is not None else None
-        x = np.asarray(self.method.point(self.state))
+        x = to_numpy(self.method.point(self.state))
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
             settings["local_steps"] = ask.local.steps
@@ -244,7 +258,7 @@ class _Loop:
             self.name,
             columns,
             x,
-            np.asarray(self.best_x),
+            to_numpy(self.best_x),
             self.stopped,
             watch.fired,
             watch.why,
@@ -283,5 +297,5 @@ def _start(problem: Problem, x0: Any) -> Any:
 def _digest(*arrays: Any) -> str:
     sha = hashlib.sha256()
     for array in arrays:
-        sha.update(np.ascontiguousarray(array).tobytes())
+        sha.update(np.ascontiguousarray(to_numpy(array)).tobytes())
     return sha.hexdigest()[:16]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.checks import whole_number
-from ownstep.errors import InvalidInput
+from ownstep.errors import InvalidInput, unknown_name
 
 Missing = Literal["rescale", "drop", "last"]
 MISSING: dict[Missing, str] = {
@@ -205,6 +205,39 @@ class Outages:
                 raise InvalidInput(f"an outage of device {device}, but there are only {devices}, from 0 on")
             here[device] &= not (k >= dies and (returns is None or k < returns))
         return here
+
+
+def parse_participation(text: str, missing: Missing = "rescale", seed: int = 0) -> Participation | None:
+    """A rule from its command-line form, None for everyone.
+
+    ``0.7`` (a probability), ``cohort:14``, ``bursts:FAIL:RECOVER``, ``stragglers:TYPICAL:DEADLINE``,
+    ``dies:DEVICE:ROUND`` or ``returns:DEVICE:ROUND:ROUND``.
+    """
+    name, *numbers = text.split(":")
+    try:
+        if not numbers:
+            return None if float(name) == 1 else Bernoulli(float(name), missing, seed)
+        if name == "cohort":
+            (size,) = map(int, numbers)
+            return Cohort(size, missing, seed)
+        if name == "bursts":
+            fail, recover = map(float, numbers)
+            return Bursts(fail, recover, missing, seed)
+        if name == "stragglers":
+            typical, deadline = map(float, numbers)
+            return Stragglers(typical, deadline, missing, seed)
+        if name == "dies":
+            device, dies = map(int, numbers)
+            return Outages(((device, dies, None),), missing=missing)
+        if name == "returns":
+            device, dies, back = map(int, numbers)
+            return Outages(((device, dies, back),), missing=missing)
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"participation {text!r} cannot be read: {error}") from None
+    forms = ["PROBABILITY", "cohort:SIZE", "bursts:FAIL:RECOVER", "stragglers:TYPICAL:DEADLINE"]
+    raise unknown_name("participation", text, [*forms, "dies:DEVICE:ROUND", "returns:DEVICE:ROUND:ROUND"])
 
 
 def effective_mix(

@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import ownstep
-from ownstep import plots
 from ownstep.errors import OwnstepError, unknown_name
 from ownstep.files import write_atomically
 
 EXPERIMENTS = {
+    "pep-curves": "pep_curves",
+    "pep-heterogeneity": "pep_heterogeneity",
+    "pep-devices": "pep_devices",
     "w8a": "w8a",
+    "cifar10": "cifar10",
+    "sst2": "sst2",
+    "mnist": "mnist",
     "dirichlet": "dirichlet",
     "devices": "devices",
     "gossip": "gossip",
@@ -62,6 +67,8 @@ def conduct(
             file.write(json.dumps(report, indent=1).encode())
     except OSError as error:
         raise OwnstepError(f"cannot write results to {str(base)!r}: {error}") from error
+    from ownstep import plots
+
     drawn = experiment.figure(result)
     files = [target, *(plots.save(drawn, base / f"figure.{ending}") for ending in ("svg", "png"))]
     return {k: report[k] for k in ("name", "claim", "quick", "verdict")} | {"files": [str(f) for f in files]}
@@ -69,7 +76,7 @@ def conduct(
 
 def provenance(seed: int) -> dict[str, Any]:
     """What is needed to trust a number later: seed, commit, machine and versions."""
-    packages = ("numpy", "scipy", "scikit-learn", "clarabel", "matplotlib")
+    packages = ("numpy", "scipy", "scikit-learn", "clarabel", "matplotlib", "torch", "transformers")
     return {
         "seed": seed,
         "commit": _commit(),

@@ -9,9 +9,11 @@ from ownstep.lazy import lazily
 from ownstep.smoothness.base import Kind, Smoothness
 
 if TYPE_CHECKING:
+    from ownstep.smoothness.sampled import Region, Sampled, differences
+    from ownstep.smoothness.hessian import Curvature, Snapshots, along, power
     from ownstep.smoothness.spectrum import exact, trace
 
-MEASURES = {"exact": "spectrum", "trace": "spectrum"}
+MEASURES = {"exact": "spectrum", "trace": "spectrum", "differences": "sampled", "power": "hessian"}
 """Every way to measure, by name, and the module of this package that holds it."""
 
 
@@ -23,7 +25,29 @@ def measure(how: str, problem: Any) -> Smoothness:
     return result
 
 
-# The result type is needed everywhere, the solvers behind a measurement only when one is made.
-__getattr__ = lazily(__name__, MEASURES)
+_MORE = {
+    "Region": "sampled",
+    "Sampled": "sampled",
+    "Curvature": "hessian",
+    "Snapshots": "hessian",
+    "along": "hessian",
+}
 
-__all__ = ["MEASURES", "Kind", "Smoothness", "exact", "measure", "trace"]
+# The result type is needed everywhere, the solvers behind a measurement only when one is made.
+__getattr__ = lazily(__name__, MEASURES | _MORE)
+
+__all__ = [
+    "MEASURES",
+    "Curvature",
+    "Kind",
+    "Region",
+    "Sampled",
+    "Smoothness",
+    "Snapshots",
+    "along",
+    "differences",
+    "exact",
+    "measure",
+    "power",
+    "trace",
+]

@@ -1,0 +1,184 @@
+"""Everything that is measured on a GPU, in pieces; needs torch, numpy and the files of pack_gpu_data.py alone.
+
+    python benchmarks/gpu.py --what bench --out OUT
+    python benchmarks/gpu.py --what mnist500 --seconds 240 --out OUT
+    python benchmarks/gpu.py --what mnist | cifar10 | sst2 ...
+
+Each piece writes OUT/gpu-*.json with device, versions, commit and settings, stops cleanly when its seconds are over, and prints
+what it does. ``--device cpu --tiny`` rehearses a piece in a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+import numpy as np
+import torch
+
+from ownstep.paper import cifar10 as cifar_experiment
+from ownstep.paper import mnist as mnist_experiment
+from ownstep.paper import neural
+from ownstep.paper import sst2 as sst2_experiment
+
+BEGAN = time.monotonic()
+
+
+def say(text: str) -> None:
+    print(f"[{time.monotonic() - BEGAN:6.1f} s] {text}", flush=True)
+
+
+def provenance(asked: argparse.Namespace) -> dict[str, Any]:
+    gpu = asked.device == "cuda"
+    return {
+        "device": torch.cuda.get_device_name() if gpu else platform.processor() or platform.machine(),
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda if gpu else None,
+        "cudnn": torch.backends.cudnn.version() if gpu else None,
+        "numpy": np.__version__,
+        "commit": asked.commit,
+        "precision": asked.precision,
+        "seeds": list(range(asked.seeds)),
+        "arguments": {k: str(v) for k, v in vars(asked).items()},
+    }
+
+
+def write(asked: argparse.Namespace, name: str, result: dict[str, Any]) -> None:
+    asked.out.mkdir(parents=True, exist_ok=True)
+    path = asked.out / name
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(result | {"provenance": provenance(asked)}))
+    part.replace(path)
+
+
+def packed(asked: argparse.Namespace, pattern: str) -> dict[str, Any]:
+    files = sorted(asked.data.glob(pattern))
+    if not files:
+        raise SystemExit(f"no {pattern} in {asked.data}: run benchmarks/pack_gpu_data.py and carry that folder along")
+    out: dict[str, Any] = {}
+    for path in files:
+        with np.load(path) as file:
+            out |= dict(file)
+    return out
+
+
+def mnist(asked: argparse.Namespace, per_class: int | None, name: str, constants: tuple[str, ...]) -> None:
+    d = packed(asked, "mnist.npz")
+    tiny = {"rounds": 6, "switch": 4, "draws": 2, "samples": 2, "test": 100, "looks": 2} if asked.tiny else {}
+    options: dict[str, Any] = {"draws": asked.draws or 1000, "rounds": asked.rounds or 1000} | tiny
+    result = mnist_experiment.experiment(
+        d["images"], d["labels"], d["test_images"], d["test_labels"], range(asked.seeds),
+        per_class=5 if asked.tiny else per_class, constants=constants, device=asked.device,
+        clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, name, r), **options,
+    )  # fmt: skip
+    write(asked, name, result)
+
+
+def cifar10(asked: argparse.Namespace) -> None:
+    d = packed(asked, "cifar10.npz")
+    if asked.tiny:
+        at = mnist_experiment.choose(d["labels"], 2, 0)
+        d |= {"images": d["images"][at], "labels": d["labels"][at]}
+    options: dict[str, Any] = {"draws": asked.draws or 100, "samples": 10, "epochs": asked.rounds or 150}
+    options |= {"draws": 1, "samples": 1, "epochs": 2, "evaluations": 1, "test": 20} if asked.tiny else {}
+    constants = tuple(asked.constants.split(",")) if asked.constants else ("paper",)
+    layout = asked.layout or fastest_layout(asked, 4 * asked.seeds * len(constants))
+    result = cifar_experiment.experiment(
+        d["images"], d["labels"], d["test_images"], d["test_labels"], range(asked.seeds), constants=constants,
+        layout=layout, device=asked.device, clock=neural.Clock(asked.seconds), say=say, **options,
+    )  # fmt: skip
+    write(asked, "gpu-cifar10.json", result)
+
+
+def fastest_layout(asked: argparse.Namespace, models: int) -> str:
+    import gpu_parts
+
+    found = gpu_parts.stacked_times(asked.device, (models,), 5 if asked.device == "cuda" else 1)
+    known = {row["layout"]: row["ms"] for row in found if "ms" in row}
+    say(f"milliseconds a stacked iteration: {known}")
+    return min(known, key=lambda k: known[k])
+
+
+def sst2(asked: argparse.Namespace) -> None:
+    from ownstep.problems.encoder import Encoder, Shape
+
+    d = packed(asked, f"sst2-{asked.encoder}-*.npz")
+    encoder = Encoder(Shape(**json.loads(d["shape"].tobytes())))
+    encoder.load_state_dict(
+        {k.removeprefix("encoder/"): torch.from_numpy(v).float() for k, v in d.items() if k.startswith("encoder/")}
+    )
+    ids = np.split(d["ids"].astype(np.int32), np.cumsum(d["lengths"].astype(int))[:-1])
+    test_ids = np.split(d["test_ids"].astype(np.int32), np.cumsum(d["test_lengths"].astype(int))[:-1])
+    labels, test_labels = d["labels"].astype(np.int64), d["test_labels"].astype(np.int64)
+    if asked.tiny:
+        ids, labels, test_ids, test_labels = ids[:40], labels[:40], test_ids[:20], test_labels[:20]
+    options: dict[str, Any] = {"rounds": asked.rounds or 300, "draws": asked.draws or 50}
+    options |= {"rounds": 3, "draws": 2, "samples": 2} if asked.tiny else {}
+    name = f"gpu-{asked.encoder}.json"
+    result = sst2_experiment.experiment(
+        encoder.eval(), ids, labels, test_ids, test_labels, range(asked.seeds),
+        constants=tuple((asked.constants or "power").split(",")), device=asked.device,
+        autocast=torch.bfloat16 if asked.precision == "bf16" else None, clock=neural.Clock(asked.seconds), say=say,
+        keep=lambda r: write(asked, name, r), **options,
+    )  # fmt: skip
+    result["storage"] = "embeddings and frozen layers stored in float16, the trained layer in float32"
+    write(asked, name, result)
+
+
+def bench(asked: argparse.Namespace) -> None:
+    import gpu_parts
+
+    clock = neural.Clock(asked.seconds)
+    result: dict[str, Any] = {}
+    for name, piece in gpu_parts.PIECES.items():
+        if not clock.allows(0):
+            say(f"out of time before {name}")
+            break
+        try:
+            result[name] = piece(asked.device, asked.tiny)
+        except Exception as error:  # a failed piece must not cost the others their results
+            result[name] = {"failed": f"{type(error).__name__}: {error}"}
+            if asked.tiny:
+                raise
+        say(f"{name}: {json.dumps(result[name])}")
+        write(asked, "gpu-bench.json", result)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--what", required=True, choices=["bench", "mnist500", "mnist", "cifar10", "sst2"])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--data", type=Path, default=Path("gpu-data"))
+    parser.add_argument("--seconds", type=float, default=540.0)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, help="rounds, or epochs for cifar10")
+    parser.add_argument("--draws", type=int, help="draws of the smoothness estimate")
+    parser.add_argument("--constants", help="which constants, comma-separated: differences, paper, power")
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")
+    parser.add_argument("--layout", help="of stacked models; the fastest by default")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--commit", default=None)
+    parser.add_argument("--tiny", action="store_true")
+    asked = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = asked.precision != "fp32"
+    say(json.dumps(provenance(asked)))
+    if asked.what == "mnist500":
+        mnist(asked, 500, "gpu-500.json", tuple((asked.constants or "differences,paper").split(",")))
+    elif asked.what == "mnist":
+        mnist(asked, None, "gpu-60000.json", tuple((asked.constants or "differences").split(",")))
+    else:
+        {"bench": bench, "cifar10": cifar10, "sst2": sst2}[asked.what](asked)
+    say("done")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Many runs at once: every seed and method of a figure in one batched program.
+
+Each run keeps its own method, driven by the same ask and tell as everywhere; only the evaluation of all their
+mini-batches is one pass. Losses stay on the device and are fetched every ``every`` rounds, so nothing waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ownstep.checks import whole_number
+from ownstep.engines.local import DIVERGED
+from ownstep.errors import InvalidInput
+from ownstep.history import History
+from ownstep.methods import Answer, At, Method, Never, Watch
+from ownstep.plan import Devices
+from ownstep.problems.graphs import Replay
+from ownstep.problems.network import Network
+from ownstep.problems.stack import layouts, stacked_forward
+from ownstep.vectors import to_numpy
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One run of the stack: a method on a mini-batch problem, from its own start."""
+
+    name: str
+    method: Method
+    problem: Network
+    devices: Devices
+    x0: Tensor
+
+
+class Stack:
+    """The joint evaluation of several jobs, whose problems share data, architecture and batch size."""
+
+    def __init__(self, jobs: Sequence[Job], layout: str | None = None, graph: bool = True) -> None:
+        first = jobs[0].problem
+        for job in jobs:
+            p = job.problem
+            same = (
+                p.layout == first.layout and p.parts[0][0] is first.parts[0][0] and p.penalty == first.penalty
+                and p.augment == first.augment and p.dealer is not None and first.dealer is not None
+                and p.dealer.size == first.dealer.size and len(p.weights) == len(first.weights)
+            )  # fmt: skip
+            if not same:
+                raise InvalidInput(
+                    f"stacked runs share data, architecture, penalty and batch size; {job.name!r} differs from "
+                    f"{jobs[0].name!r} (make the problems from one tensor on the device, with mini-batches)"
+                )
+        self.jobs, self.first = tuple(jobs), first
+        self.layout = layouts(first.model)[0] if layout is None else layout
+        device, dtype = first.device, first.dtype
+        self.owners_of = torch.stack([j.problem.device_of for j in jobs])
+        self.divisors = np.stack([j.problem.divisor for j in jobs])
+        self.shares = torch.as_tensor(
+            np.stack([j.problem.weights for j in jobs]) / self.divisors, dtype=torch.float64, device=device
+        )
+        self.x = torch.zeros(len(jobs), first.dim, dtype=dtype, device=device)
+        self.coefficients = torch.zeros(self.shares.shape, dtype=dtype, device=device)
+        self.total = torch.zeros(len(jobs), dtype=dtype, device=device)
+        self.replay = Replay(self._pass, graph)
+        self._mixes: list[NDArray[np.float64] | None] = [None] * len(jobs)
+
+    def set_mixes(self, mixes: Sequence[NDArray[np.float64]]) -> None:
+        """The coefficients c of every job's coming round; nothing is sent while they stay as they were."""
+        for m, (old, new) in enumerate(zip(self._mixes, mixes, strict=True)):
+            if old is None or not np.array_equal(old, new):
+                self.coefficients[m] = torch.as_tensor(new / self.divisors[m]).to(self.x)
+                self.total[m] = float(new.sum())
+                self._mixes[m] = new
+
+    def table(self, start: int, stop: int) -> Tensor:
+        """(rounds, jobs, batch, 1 + augmentation) whole numbers: which samples, and how each is changed."""
+        made: dict[Any, list[NDArray[Any]]] = {}
+        columns = []
+        for job in self.jobs:
+            p = job.problem
+            key = (p.batch, p.seed, p.partition.device_of.tobytes())
+            if key not in made:
+                assert p.dealer is not None
+                samples = [p.dealer.indices(k)[:, None] for k in range(start, stop)]
+                if p.augment is not None:
+                    samples = [
+                        np.column_stack([s, p.augmentation(k)])
+                        for s, k in zip(samples, range(start, stop), strict=True)
+                    ]
+                made[key] = samples
+            columns.append(made[key])
+        return torch.as_tensor(np.stack([np.stack(c) for c in columns], axis=1))
+
+    def evaluate(self, drawn: Tensor) -> tuple[Tensor, Tensor]:
+        """(f of every job on its batch, its asked-for sum), at ``self.x``."""
+        values, sums = self.replay(self.x, self.coefficients, self.total, drawn)
+        return values, sums
+
+    def outputs(self, inputs: Tensor, chunk: int = 250) -> Tensor:
+        """(jobs, n, classes): every model on the same inputs, without a gradient."""
+        with torch.no_grad():
+            tensors = self.first.layout.split(self.x)
+            parts = [
+                stacked_forward(self.first.model, tensors, part.expand(len(self.jobs), *part.shape), self.layout)
+                for part in inputs.split(chunk)
+            ]
+        return torch.cat(parts, dim=1)
+
+    def losses_and_accuracy(self, inputs: Tensor, targets: Tensor) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Mean loss without the penalty, and accuracy, of every model on given data."""
+        out = self.outputs(inputs)
+        losses = [float(self.first.loss(o, targets).double().mean()) for o in out]
+        return np.array(losses), to_numpy((out.argmax(-1) == targets).double().mean(1))
+
+    def _pass(self, x: Tensor, coefficients: Tensor, total: Tensor, drawn: Tensor) -> tuple[Tensor, ...]:
+        p, M = self.first, len(self.jobs)
+        at = drawn[..., 0]
+        images = p.parts[0][0][at]
+        if p.augment is not None:
+            changed = p.augment.apply(images.flatten(0, 1), drawn[..., 1:].flatten(0, 1))
+            images = changed.unflatten(0, (M, -1))
+        owners, targets = self.owners_of.gather(1, at), p.targets[at]
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            tensors = p.layout.split(x)
+            with torch.autocast(p.device.type, p.autocast, enabled=p.autocast is not None):
+                out = stacked_forward(p.model, tensors, images, self.layout).to(x.dtype)
+            losses = p.loss(out.flatten(0, 1), targets.flatten()).view(M, -1)
+            objective = (coefficients.gather(1, owners) * losses).sum()
+            penalty = torch.zeros_like(total)
+            if p.penalty is not None:
+                penalty = p.penalty(tensors.values(), 1)
+                objective = objective + (total * penalty).sum()
+            (sums,) = torch.autograd.grad(objective, x)
+        values = (self.shares.gather(1, owners) * losses.detach()).sum(1) + penalty.detach()
+        return values, sums
+
+
+def run_stacked(
+    jobs: Sequence[Job],
+    rounds: int,
+    *,
+    every: int = 500,
+    layout: str | None = None,
+    graph: bool = True,
+    seconds: float | None = None,
+    observe: Callable[[int, Stack], None] | None = None,
+) -> list[History]:
+    """Run all jobs together; each history is the one :func:`ownstep.engines.run` would give, to rounding.
+
+    Parameters
+    ----------
+    rounds : K, the same for all.
+    every : rounds between two fetches of the losses, and two calls of ``observe(k, stack)``.
+    layout : of the stacked layers, see :mod:`ownstep.problems.stack`.
+    seconds : stop at the first fetch after this long, keeping what is there.
+    """
+    whole_number("rounds", rounds, 0)
+    stack = Stack(jobs, layout, graph)
+    return _Run(stack, jobs).go(rounds, every, seconds, observe)
+
+
+class _Run:
+    def __init__(self, stack: Stack, jobs: Sequence[Job]) -> None:
+        self.stack, self.jobs = stack, jobs
+        self.states = [job.method.start(job.x0.to(stack.x), job.devices) for job in jobs]
+        # A switch that looks at f or at a norm needs the numbers every round; the others never wait for them.
+        blind = (At, Never, type(None))
+        self.watched = any(not isinstance(getattr(job.method, "switch", None), blind) for job in jobs)
+        self.values: list[NDArray[np.float64]] = []
+        self.phases: list[list[str]] = [[] for _ in jobs]
+        self.steps: list[list[float]] = [[] for _ in jobs]
+
+    def go(
+        self, rounds: int, every: int, seconds: float | None, observe: Callable[[int, Stack], None] | None
+    ) -> list[History]:
+        began, k, out_of_time = time.monotonic(), 0, False
+        with ThreadPoolExecutor(1) as helper:  # deals the next batches while the device works
+            coming = helper.submit(self.stack.table, 0, min(every, rounds + 1))
+            while k <= rounds and not out_of_time:
+                table = coming.result().to(self.stack.x.device)
+                stop = k + len(table)
+                if stop <= rounds:
+                    coming = helper.submit(self.stack.table, stop, min(stop + every, rounds + 1))
+                block: list[Tensor] = []
+                for drawn in table:
+                    self._round(drawn, last=k == rounds, block=block)
+                    k += 1
+                self.values.append(to_numpy(torch.stack(block)))
+                if observe is not None:
+                    self._place()
+                    observe(min(k, rounds), self.stack)
+                out_of_time = seconds is not None and time.monotonic() - began > seconds
+        done = f"all {rounds} rounds done" if k > rounds else f"out of time after {k - 1} rounds"
+        return self._histories(done, (time.monotonic() - began) / max(1, k))
+
+    def _place(self) -> None:
+        points = [job.method.point(s) for job, s in zip(self.jobs, self.states, strict=True)]
+        torch.stack(points, out=self.stack.x)
+
+    def _round(self, drawn: Tensor, last: bool, block: list[Tensor]) -> None:
+        asks = [job.method.ask(s) for job, s in zip(self.jobs, self.states, strict=True)]
+        torch.stack([a.x for a in asks], out=self.stack.x)
+        self.stack.set_mixes([a.mix for a in asks if a.mix is not None])
+        values, sums = self.stack.evaluate(drawn)
+        block.append(values.clone())
+        for m, (job, state) in enumerate(zip(self.jobs, self.states, strict=True)):
+            progress = job.method.progress(state)
+            self.phases[m].append("end" if last else progress.phase)
+            self.steps[m].append(np.nan if last else progress.step)
+        if last:
+            return
+        seen = to_numpy(values) if self.watched else np.full(len(self.jobs), np.nan)
+        self.states = [
+            job.method.tell(s, Answer(g, float(v)))
+            for job, s, g, v in zip(self.jobs, self.states, sums, seen, strict=True)
+        ]
+
+    def _histories(self, done: str, pace: float) -> list[History]:
+        everything = np.concatenate(self.values)
+        out = []
+        for m, (job, state) in enumerate(zip(self.jobs, self.states, strict=True)):
+            value = everything[:, m].astype(float)
+            stopped = done
+            wrong = np.flatnonzero(~np.isfinite(value) | (value - value[0] > DIVERGED * max(1.0, abs(value[0]))))
+            if len(wrong):
+                value = value[: wrong[0] + 1]
+                stopped = f"f(x) is {value[-1]:.4g} at round {wrong[0]}: the step is too long"
+            n = len(value)
+            watch = getattr(state, "watch", Watch())
+            x = to_numpy(job.method.point(state))
+            columns = {
+                "value": value,
+                "gradient_norm": np.full(n, np.nan),
+                "phase": np.array([*self.phases[m][: n - 1], "end"], dtype="U6"),
+                "step": np.array([*self.steps[m][: n - 1], np.nan]),
+                "participants": np.array([len(job.devices)] * (n - 1) + [0]),
+                "bytes_up": np.zeros(n, np.int64),
+                "bytes_down": np.zeros(n, np.int64),
+                "seconds": np.full(n, pace),
+            }
+            settings = {
+                "method": repr(job.method), "problem": "Network", "devices": len(job.devices),
+                "dim": job.problem.dim, "stacked": len(self.jobs), "layout": self.stack.layout,
+                "replay": self.stack.replay.note,
+            } | job.problem.settings  # fmt: skip
+            out.append(History(job.name, columns, x, x, stopped, watch.fired, watch.why, None, settings))
+        return out

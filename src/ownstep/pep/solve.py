@@ -1,0 +1,193 @@
+r"""The semidefinite program and its solver.
+
+The dual of a worst case is small and sparse, so that is what is handed to Clarabel: minimise
+
+    tau r0^2 + sum_c rho_c rstar^2     over  tau, rho, lambda >= 0
+
+such that the values cancel, sum_r lambda_r a_r = a_metric, and the slack is positive semidefinite,
+
+    S = sum_r lambda_r M_r + tau x0 x0^T + sum_c rho_c z_c z_c^T - M_metric >= 0,
+
+with one more such matrix for each difference block. The multipliers of S are the Gram matrix itself. Two margins of
+1e-9 or so, far below the accuracy asked for, put both answers strictly inside their sets: S is kept a little above
+zero and the interpolation conditions a little below. Then neither is spoilt by the solver's own rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import clarabel
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ownstep.errors import OwnstepError
+from ownstep.pep.assemble import Conditions, pack, triangle, unpack
+from ownstep.pep.gram import Gram
+
+Array = NDArray[np.float64]
+
+USABLE = ("Solved", "AlmostSolved", "InsufficientProgress", "MaxIterations")
+"""Statuses after which an answer is worth checking; it is the check, not the status, that makes it a bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """The metric as coefficients on the mean block and the values, divided by ``size``."""
+
+    matrix: Array
+    values: Array
+    size: float
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """The rows ||x^0||^2 <= r0^2 and, for each group, ||z||^2 <= rstar^2, divided by their right sides."""
+
+    mean: tuple[Array, ...]
+    differences: tuple[tuple[Array | None, ...], ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What the solver found, in scaled units.
+
+    Parameters
+    ----------
+    limits, multipliers : the dual: tau and the rho_c, then lambda.
+    gram, differences, values : the primal.
+    """
+
+    limits: Array
+    multipliers: Array
+    gram: Array
+    differences: list[Array]
+    values: Array
+    status: str
+    iterations: int
+    seconds: float
+
+
+def objective(gram: Gram, metric: str, shared: bool) -> Objective:
+    """The measure of error, as a quadratic form over the mean block plus a linear one over the values."""
+    n = len(gram.columns)
+    matrix, values = np.zeros((n, n)), np.zeros(len(gram.value_scale))
+    weights = np.array([g.weight for g in gram.groups])
+    final = gram.final if len(gram.final) > 1 else np.repeat(gram.final, len(gram.groups), axis=0)
+    if metric == "distance":
+        rows = final if not shared else final[:1]
+        matrix += (rows.T * (weights if not shared else 1.0)) @ rows
+    else:
+        at = gram.final_value
+        assert at is not None
+        v = np.stack([t.v[at] for t in gram.triples])
+        mu = np.array([g.mu for g in gram.groups])
+        if metric == "gradient":
+            gradient = weights @ (v + mu[:, None] * final + (0 if shared else gram.tilts))
+            matrix += np.outer(gradient, gradient)
+        else:
+            matrix += (final.T * (weights * mu / 2)) @ final
+            if not shared:
+                cross = (final.T * weights) @ gram.tilts
+                matrix += (cross + cross.T) / 2
+            for c, triples in enumerate(gram.triples):
+                if (index := triples.value[at]) >= 0:
+                    values[index] = weights[c] * gram.value_scale[index]
+    size = max(np.abs(matrix).max(initial=0), np.abs(values).max(initial=0))
+    return Objective(matrix / (size or 1.0), values / (size or 1.0), float(size))
+
+
+def limits(gram: Gram, r0: float, rstar: float) -> Limits:
+    """The radii, as rank-one matrices."""
+    start = gram.start[0] / r0
+    mean, names = [np.outer(start, start)], ["||x0 - x*||^2 <= r0^2"]
+    differences: list[tuple[Array | None, ...]] = [tuple(None for _ in gram.groups)]
+    if gram.local_optima:
+        for c, triples in enumerate(gram.triples):
+            own = triples.x[-1] / rstar
+            mean.append(np.outer(own, own))
+            names.append(f"group {c}: ||x_own - x*||^2 <= rstar^2")
+            apart = None if triples.x_difference is None else triples.x_difference[-1] / rstar
+            differences.append(
+                tuple(np.outer(apart, apart) if j == c and apart is not None else None for j in range(len(gram.groups)))
+            )
+    return Limits(tuple(mean), tuple(differences), tuple(names))
+
+
+def blocks(gram: Gram) -> list[int]:
+    """Groups that have a difference block."""
+    return [c for c, scale in enumerate(gram.difference_scale) if scale is not None]
+
+
+def solve(
+    gram: Gram,
+    rows: Conditions,
+    target: Objective,
+    radii: Limits,
+    *,
+    margin: float,
+    tolerance: float = 1e-9,
+    chordal: bool = True,
+) -> Solution:
+    """One call of the solver.
+
+    Parameters
+    ----------
+    margin : how far inside their sets both answers are asked to be, in scaled units.
+    chordal : let the solver split a banded slack into overlapping small ones.
+    """
+    began = time.perf_counter()
+    count, heads = len(rows.pairs), len(radii.mean)
+    twins = blocks(gram)
+    variables = heads + count
+    cost = np.concatenate([np.ones(heads), np.full(count, -margin)])
+    equal = sp.hstack([sp.csr_array((len(target.values), heads)), rows.values.T])
+    parts = [equal, -sp.eye_array(variables)]
+    right = [target.values, np.zeros(variables)]
+    cones = [clarabel.ZeroConeT(len(target.values)), clarabel.NonnegativeConeT(variables)]
+    n = len(gram.columns)
+    parts.append(-sp.hstack([_column_stack([pack(m) for m in radii.mean]), rows.mean.T]))
+    right.append(-pack(target.matrix) - margin * pack(np.eye(n)))
+    cones.append(clarabel.PSDTriangleConeT(n))
+    for position, c in enumerate(twins):
+        width = len(gram.difference_scale[c])  # type: ignore[arg-type]
+        zero = np.zeros(triangle(width))
+        head = [zero if (m := d[c]) is None else pack(m) for d in radii.differences]
+        parts.append(-sp.hstack([_column_stack(head), rows.differences[position].T]))
+        right.append(-margin * pack(np.eye(width)))
+        cones.append(clarabel.PSDTriangleConeT(width))
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.chordal_decomposition_enable = chordal
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+    settings.max_threads = 1
+    quadratic = sp.csc_matrix((variables, variables))
+    matrix = sp.csc_matrix(sp.vstack(parts))
+    matrix.sort_indices()
+    answer = clarabel.DefaultSolver(quadratic, cost, matrix, np.concatenate(right), cones, settings).solve()
+    status = str(answer.status)
+    if status not in USABLE:
+        raise OwnstepError(f"it stopped without an answer ({status})")
+    dual, z = np.asarray(answer.x), np.asarray(answer.z)
+    if not (np.isfinite(dual).all() and np.isfinite(z).all()):
+        raise OwnstepError(f"it returned no finite numbers ({status})")
+    at = len(target.values)
+    values = -z[:at]
+    at += variables
+    mean = unpack(z[at : at + triangle(n)], n)
+    at += triangle(n)
+    apart = []
+    for c in twins:
+        width = len(gram.difference_scale[c])  # type: ignore[arg-type]
+        apart.append(unpack(z[at : at + triangle(width)], width))
+        at += triangle(width)
+    return Solution(
+        dual[:heads], dual[heads:], mean, apart, values, status, answer.iterations, time.perf_counter() - began
+    )
+
+
+def _column_stack(columns: list[Array]) -> sp.csr_array:
+    return sp.csr_array(np.column_stack(columns))

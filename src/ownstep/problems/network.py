@@ -1,0 +1,379 @@
+"""Any torch model as a problem: one forward and one backward pass a round, whatever the number of devices.
+
+    f_i(x) = (1/n_i) sum_{j on device i} loss(model(x; a_j), y_j) + penalty(x)
+
+A mix sum_i c_i grad f_i is the gradient of one number, sum_j (c_{i(j)} / n_{i(j)}) loss_j: the per-sample losses are
+weighted before a single backward pass. So 1,000 devices cost what plain gradient descent on the pooled data costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from ownstep.checks import device_weights, whole_number
+from ownstep.errors import InvalidInput, unknown_name
+from ownstep.partition import Partition
+from ownstep.problems.batches import Batch
+from ownstep.problems.flat import Layout, own_copy, resolve_device
+from ownstep.problems.graphs import Replay
+from ownstep.problems.penalties import Penalty
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Augment(Protocol):
+    """A random change of a batch's inputs, drawn on the host and applied on the device."""
+
+    def draw(self, rng: np.random.Generator, samples: int) -> NDArray[np.int64]:
+        """A few whole numbers for every sample."""
+        ...
+
+    def apply(self, inputs: Tensor, drawn: Tensor) -> Tensor:
+        """The changed inputs."""
+        ...
+
+
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": lambda z, y: F.cross_entropy(z, y, reduction="none"),
+    "squared": lambda z, y: 0.5 * (z - y).flatten(1).square().sum(1),
+}
+"""Per-sample losses by name: a classifier's, and half the squared error."""
+
+CPU_CHUNK = 256
+PROBE = 3
+"""Samples looked at when a problem is made, to see whether the loss is per sample."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Inputs cut into consecutive parts of different shapes, such as sentences bucketed by length.
+
+    Parameters
+    ----------
+    parts : one tuple of tensors a part, samples first; targets and partition follow their order.
+    """
+
+    parts: Sequence[tuple[Tensor, ...]]
+
+    def __len__(self) -> int:
+        return sum(len(part[0]) for part in self.parts)
+
+
+class Network:
+    """A problem from a module, a per-sample loss, tensors and a partition.
+
+    Parameters
+    ----------
+    model : any ``nn.Module``, copied and put in evaluation mode; parameters with ``requires_grad=False`` stay frozen.
+    inputs : a tensor, a tuple of tensors the model takes, or :class:`Blocks`; samples first.
+    targets : one a sample.
+    partition : who holds which sample; everything on one device by default.
+    loss : (outputs, targets) -> one number a sample, or a name of :data:`LOSSES`.
+    penalty : :class:`SquaredL2`, :class:`TensorNorms` or any function of the tensors; None for none.
+    weights : w_i; the share of samples |D_i|/|D| by default.
+    batch : :class:`PerDevice`, :class:`Pooled` or :class:`Stratified`; the full batch by default. With a batch,
+        values and gradients are the batch's.
+    augment : a random change of every batch, such as :class:`CropFlip`, drawn from (seed, round).
+    chunk : samples in one pass; fewer save memory and change the result by rounding alone. By default everything
+        on a GPU, and 256 on a CPU, whose cache they fit.
+    device, dtype : where and in which precision; the CPU and the model's own by default.
+    autocast : a lower precision such as ``torch.bfloat16`` for the model's matrix products alone.
+    channels_last : convolution weights in channels-last order, faster on tensor cores.
+    graph : on a GPU, record the pass once and replay it.
+    seed : of batches and augmentation.
+    """
+
+    many_sums_at_once = False
+    work = math.inf
+    strong_convexity = 0.0
+
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: Tensor | tuple[Tensor, ...] | Blocks,
+        targets: Tensor | ArrayLike,
+        partition: Partition | None = None,
+        *,
+        loss: Loss | str = "cross_entropy",
+        penalty: Penalty | None = None,
+        weights: ArrayLike | None = None,
+        batch: Batch | None = None,
+        augment: Augment | None = None,
+        chunk: int | None = None,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        autocast: torch.dtype | None = None,
+        channels_last: bool = False,
+        graph: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if isinstance(loss, str) and loss not in LOSSES:
+            raise unknown_name("loss", loss, LOSSES)
+        self.layout = Layout.of(model)
+        self.device = resolve_device(device)
+        self.dtype = next(p.dtype for p in model.parameters() if p.requires_grad) if dtype is None else dtype
+        self.model = own_copy(model, self.device, self.dtype)
+        self.loss: Loss = LOSSES[loss] if isinstance(loss, str) else loss
+        self.penalty, self.augment, self.autocast, self.channels_last = penalty, augment, autocast, channels_last
+        self.seed, self.round = seed, 0
+        parts = inputs.parts if isinstance(inputs, Blocks) else [inputs if isinstance(inputs, tuple) else (inputs,)]
+        self.parts = [tuple(self._placed(t) for t in part) for part in parts]
+        self.targets = torch.as_tensor(targets).to(self.device)
+        self.targets = self.targets.to(self.dtype) if self.targets.is_floating_point() else self.targets.long()
+        n = sum(len(part[0]) for part in self.parts)
+        if len(self.targets) != n or n == 0:
+            raise InvalidInput(f"{n} samples need {n} targets and at least one, got {len(self.targets)}")
+        partition = Partition(np.zeros(n, np.intp), "one device") if partition is None else partition
+        if len(partition.device_of) != n:
+            raise InvalidInput(f"the partition covers {len(partition.device_of)} samples, the data has {n}")
+        self.partition, self.names, self.counts = partition, partition.names, partition.counts
+        share = self.counts / n
+        self.weights = share if weights is None else device_weights(weights, len(share))
+        self.device_of = torch.as_tensor(partition.device_of, device=self.device)
+        self.batch = batch
+        if batch is not None and len(self.parts) > 1:
+            raise InvalidInput(f"{batch!r} needs inputs in one piece, got {len(self.parts)} blocks; use the full batch")
+        self.dealer = None if batch is None else batch.deal(partition, seed)
+        # A device's loss is the sum over its samples in the pass, over this many (expected) samples.
+        self.divisor = np.asarray(self.counts, float)
+        if self.dealer is not None:
+            given = self.dealer.per_device
+            self.divisor = self.dealer.size * share if given is None else np.asarray(given, float)
+        self.chunk = (CPU_CHUNK if self.device.type == "cpu" else None) if chunk is None else whole_number("chunk", chunk, 1)
+        self._drawn: int | None = None
+        self._last_mix: tuple[NDArray[np.float64], float, Tensor, Tensor] | None = None
+        self._pass = Replay(self._whole if batch is None else self._weighted, graph and self.chunk is None)
+        self._probe()
+
+    @property
+    def dim(self) -> int:
+        """How many trainable numbers the model has."""
+        return self.layout.dim
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a checkpoint must agree with, as plain data."""
+        return {
+            "model": type(self.model).__name__,
+            "layout": self.layout.digest,
+            "samples": len(self.targets),
+            "penalty": repr(self.penalty),
+            "batch": repr(self.batch),
+            "augment": repr(self.augment),
+            "dtype": str(self.dtype),
+            "autocast": None if self.autocast is None else str(self.autocast),
+            "batch_seed": self.seed if self.batch is not None else None,
+        }
+
+    @property
+    def replay_note(self) -> str:
+        """Whether the pass is replayed as a CUDA graph, and if not, why."""
+        return self._pass.note
+
+    def x0(self) -> Tensor:
+        """The model's parameters as they were given."""
+        return self.layout.join(dict(self.model.named_parameters()))
+
+    def flat(self, state: dict[str, Tensor]) -> Tensor:
+        """The flat vector of a state dict of the same model."""
+        return self.layout.join({n: torch.as_tensor(state[n]) for n in self.layout.names}).to(self.device, self.dtype)
+
+    def state_dict(self, x: Tensor) -> dict[str, Tensor]:
+        """A state dict of the whole model, frozen parts included, with its trainable tensors from x."""
+        mine = {name: t.detach().cpu().clone() for name, t in self.model.state_dict().items()}
+        return mine | {n: t.detach().cpu().clone() for n, t in self.layout.split(self._vector(x)).items()}
+
+    def begin_round(self, k: int) -> None:
+        """Look at the batch of round k from now on."""
+        self.round = k
+
+    def augmentation(self, k: int) -> NDArray[np.int64]:
+        """What the augmentation of round k's batch was drawn to be."""
+        assert self.augment is not None and self.dealer is not None
+        return self.augment.draw(np.random.default_rng([self.seed, k, 1]), self.dealer.size)
+
+    def value(self, x: Tensor) -> float:
+        """f(x), on the round's batch if there is one."""
+        return float(self.weights @ self._evaluate(x, np.zeros(len(self.weights)))[0])
+
+    def mix(self, x: Tensor, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Tensor]:
+        """(f_i(x) for every device, sum_i c_i grad f_i(x)): one forward and one backward pass."""
+        c = np.asarray(c, float)
+        if c.ndim == 2:
+            sums = [self.mix(x, column) for column in c.T]
+            return sums[0][0], torch.stack([total for _, total in sums], dim=1)
+        if c.shape != self.weights.shape:
+            raise InvalidInput(f"a mix needs one coefficient for each of {len(self.weights)} devices, got {c.shape}")
+        return self._evaluate(x, c)
+
+    def gradients(self, x: Tensor) -> Tensor:
+        """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
+        rows = []
+        for i in range(len(self.weights)):
+            if self.dealer is not None and not (self.device_of[self._batch_indices()] == i).any():
+                raise InvalidInput(
+                    f"device {self.names[i]!r} has no sample in the batch of round {self.round} ({self.batch!r}), so its "
+                    "gradient is unknown; use PerDevice batches"
+                )
+            rows.append(self.mix(x[i] if x.ndim == 2 else x, np.eye(len(self.weights))[i])[1])
+        return torch.stack(rows)
+
+    def outputs(self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], chunk: int = 4096) -> Tensor:
+        """The model's outputs on other inputs, without a gradient."""
+        given = tuple(self._placed(t) for t in (inputs if isinstance(inputs, tuple) else (inputs,)))
+        with torch.no_grad():
+            tensors = self._tensors(self._vector(x))
+            done = [self._forward(tensors, part) for part in _cut(given, chunk)]
+        return torch.cat(done)
+
+    def accuracy(self, x: Tensor, inputs: Any = None, targets: Any = None) -> float:
+        """Share of samples whose largest output is their label; of the training data by default."""
+        parts = self.parts if inputs is None else inputs.parts if isinstance(inputs, Blocks) else [inputs]
+        labels = self.targets if targets is None else torch.as_tensor(targets).to(self.device)
+        guesses = torch.cat([self.outputs(x, part).argmax(1) for part in parts])
+        return float((guesses == labels).double().mean())
+
+    def loss_on(self, x: Tensor, inputs: tuple[Tensor, ...], targets: Tensor, coefficients: Tensor) -> Tensor:
+        """The differentiable number sum_j coefficients_j loss_j + penalty(x), for measurements of curvature."""
+        tensors = self._tensors(x)
+        total = (coefficients * self.loss(self._forward(tensors, inputs), targets)).sum()
+        return total if self.penalty is None else total + self.penalty(tensors.values())
+
+    def rows(self, device: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
+        """(inputs, targets) of one device, in chunks."""
+        start = 0
+        for part in self.parts:
+            stop = start + len(part[0])
+            mine = torch.nonzero(self.device_of[start:stop] == device).ravel()
+            for at in mine.split(self.chunk or max(1, len(mine))):
+                if len(at):
+                    yield tuple(t[at] for t in part), self.targets[start + at]
+            start = stop
+
+    def _evaluate(self, x: Tensor, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Tensor]:
+        scale, coefficients, share = self._scaled(c)
+        arguments: tuple[Tensor, ...] = (self._vector(x), coefficients, share)
+        if self.dealer is not None:
+            at = self._batch_indices()
+            inputs = tuple(t[at] for t in self.parts[0])
+            if self.augment is not None:
+                drawn = torch.as_tensor(self.augmentation(self.round)).to(self.device)
+                inputs = (self.augment.apply(inputs[0], drawn), *inputs[1:])
+            arguments += (self.device_of[at], self.targets[at], *inputs)
+        sums, penalty, total = self._pass(*arguments)
+        host = torch.cat([sums, penalty.reshape(1)]).cpu().numpy()
+        return host[:-1] / self.divisor + host[-1], total * scale
+
+    def _scaled(self, c: NDArray[np.float64]) -> tuple[float, Tensor, Tensor]:
+        """The mix in the form a pass wants it; sent to the device only when it differs from the last one.
+
+        The largest coefficient is taken out, so that what is summed has the size of an ordinary loss.
+        """
+        if self._last_mix is None or not np.array_equal(self._last_mix[0], c):
+            scale = float(np.abs(c).max()) or 1.0
+            coefficients = torch.as_tensor(c / scale / self.divisor, dtype=self.dtype, device=self.device)
+            share = torch.as_tensor(c.sum() / scale, dtype=self.dtype, device=self.device)
+            self._last_mix = (c.copy(), scale, coefficients, share)
+        return self._last_mix[1:]
+
+    def _whole(self, x: Tensor, coefficients: Tensor, share: Tensor) -> tuple[Tensor, ...]:
+        """The pass over all data, block by block."""
+        sums, penalty, total = self._penalised(x, share)
+        start = 0
+        for whole in self.parts:
+            for part in _cut(whole, self.chunk or len(whole[0])):
+                rows = slice(start, start + len(part[0]))
+                total = total + self._accumulate(
+                    x, coefficients, self.device_of[rows], self.targets[rows], part, sums
+                )  # fmt: skip
+                start = rows.stop
+        return sums, penalty, total
+
+    def _weighted(self, x: Tensor, coefficients: Tensor, share: Tensor, owners: Tensor, targets: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:  # fmt: skip
+        """The pass over one batch."""
+        sums, penalty, total = self._penalised(x, share)
+        return sums, penalty, total + self._accumulate(x, coefficients, owners, targets, inputs, sums)
+
+    def _penalised(self, x: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        sums = torch.zeros(len(self.weights), dtype=torch.float64, device=self.device)
+        if self.penalty is None:
+            return sums, sums.new_zeros(()), torch.zeros_like(x)
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            penalty = self.penalty(self._tensors(x).values())
+            (gradient,) = torch.autograd.grad(penalty, x)
+        return sums, penalty.detach().double(), share * gradient
+
+    def _accumulate(
+        self, x: Tensor, coefficients: Tensor, owners: Tensor, targets: Tensor, inputs: tuple[Tensor, ...], sums: Tensor
+    ) -> Tensor:
+        """The gradient of the weighted losses; the plain ones are added to their devices' ``sums``."""
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            losses = self.loss(self._forward(self._tensors(x), inputs), targets)
+            (gradient,) = torch.autograd.grad((coefficients[owners] * losses).sum(), x)
+        sums.index_add_(0, owners, losses.detach().double())
+        return gradient
+
+    def _forward(self, tensors: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+        with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+            out: Tensor = torch.func.functional_call(self.model, tensors, inputs)
+        return out.to(tensors[self.layout.names[0]].dtype)
+
+    def _tensors(self, x: Tensor) -> dict[str, Tensor]:
+        tensors = self.layout.split(x)
+        if self.channels_last:
+            tensors = {
+                n: t.contiguous(memory_format=torch.channels_last) if t.ndim == 4 else t for n, t in tensors.items()
+            }
+        return tensors
+
+    def _batch_indices(self) -> Tensor:
+        assert self.dealer is not None
+        if self._drawn != self.round:
+            self._at = torch.as_tensor(self.dealer.indices(self.round)).to(self.device, non_blocking=True)
+            self._drawn = self.round
+        return self._at
+
+    def _vector(self, x: Any) -> Tensor:
+        x = torch.as_tensor(x).to(self.device, self.dtype)
+        if x.shape != (self.dim,):
+            raise InvalidInput(f"x must have shape ({self.dim},), got {tuple(x.shape)}")
+        return x
+
+    def _placed(self, tensor: Tensor) -> Tensor:
+        tensor = torch.as_tensor(tensor)
+        return tensor.to(self.device, self.dtype) if tensor.is_floating_point() else tensor.to(self.device)
+
+    def _probe(self) -> None:
+        """Is the loss one number a sample, and does a sample's depend on that sample alone?"""
+        k = min(PROBE, len(self.parts[0][0]))
+        few, targets = tuple(t[:k] for t in self.parts[0]), self.targets[:k]
+        with torch.no_grad():
+            tensors = self._tensors(self.x0())
+            together = self.loss(self._forward(tensors, few), targets)
+            if together.shape != (k,):
+                raise InvalidInput(
+                    f"the loss must give one number a sample: {k} samples gave shape {tuple(together.shape)}; "
+                    "torch losses do so with reduction='none'"
+                )
+            alone = self.loss(self._forward(tensors, tuple(t[:1] for t in few)), targets[:1])
+        if not torch.allclose(alone, together[:1], rtol=0.05, atol=1e-3, equal_nan=True):
+            raise InvalidInput(
+                f"a sample's loss depends on the others in its batch ({float(alone):.4g} alone, {float(together[0]):.4g} "
+                f"with {k - 1} more), so f is no sum over samples"
+            )
+
+
+def _cut(part: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
+    for start in range(0, len(part[0]), max(1, size)):
+        yield tuple(t[start : start + size] for t in part)
