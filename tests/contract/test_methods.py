@@ -35,8 +35,10 @@ from ownstep.methods import (
     Scaffold,
     mixing,
 )
+from ownstep.methods.adaptive import Adaptive
 from ownstep.methods.peers import Peers
 from ownstep.methods.server import FedOpt
+from ownstep.pep.symbolic import NotLinear, trace
 from ownstep.plan import Devices
 from ownstep.problems import BinaryLogistic, LeastSquares
 
@@ -301,6 +303,32 @@ def steps_with(method, problem, rule, rounds):
     for k in range(rounds):
         state = method.tell(state, answering(method.ask(state), rule.present(k, len(problem.weights))).answer)
     return method.point(state)
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_it_runs_on_symbols_or_says_why_not(method):
+    """The traced coefficients reproduce the run; nonlinear rules and local steps are refused by name."""
+    problem = make_least_squares(devices=2, features=3)
+    devices = describe(problem).devices
+    switch = getattr(method, "switch", None)
+    adaptive, local = (
+        isinstance(method, Adaptive),
+        getattr(method, "local_steps", 1) > 1 or isinstance(method, Scaffold),
+    )
+    if adaptive or local or isinstance(switch, Plateau | NormBelow):
+        with pytest.raises(NotLinear, match="power" if adaptive else "local steps" if local else "Use At"):
+            trace(method, devices, 3)
+        return
+    traced = trace(method, devices, 4)
+    atoms = [problem.x0() + 1.0]
+    for x, mix in zip(traced.asks, traced.mixes, strict=True):
+        points = x[:, : len(atoms)] @ np.array(atoms)
+        if mix is None:
+            atoms += list(problem.gradients(points))
+        else:
+            atoms.append(mix @ problem.gradients(points[0]))
+    history = run(method, problem, 4, x0=problem.x0() + 1.0)
+    np.testing.assert_allclose((traced.points[-1] @ np.array(atoms))[0], history.x, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", EVERY)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ownstep import partition
+from ownstep import partition, pep
 from ownstep.engines import Bernoulli, describe, run
 from ownstep.errors import InvalidInput
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Never, OwnStep, mixing
@@ -36,6 +36,15 @@ def test_on_the_complete_graph_own_steps_are_algorithm_1_before_its_switch(make)
     uniform = run(OwnStep(Never(), weights="uniform"), problem, 40)
     theirs = run(DecentralisedGD("own", "complete", weights="uniform", order="atc"), problem, 40)
     np.testing.assert_allclose(theirs.x, uniform.x, atol=1e-12)
+
+
+def test_and_so_is_their_worst_case():
+    devices = Devices.uniform([1 / 3, 3.0], 0.1)
+    ours, theirs = (
+        pep.worst_case(method, devices, 3, 10.0, 1.0)
+        for method in (OwnStep(Never()), DecentralisedGD("own", "complete", order="atc"))
+    )
+    assert theirs.upper == pytest.approx(ours.upper, rel=1e-5)
 
 
 @pytest.mark.parametrize("method", [EXTRA(0.05), EXTRA(0.05, "star"), NIDS(0.05, "path"), NIDS("own", "path")])
