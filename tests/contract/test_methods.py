@@ -22,6 +22,7 @@ from ownstep.methods import (
     FedAdam,
     FedAvg,
     FedAvgM,
+    FedProx,
     FedYogi,
     GradientTracking,
     HeavyBall,
@@ -64,6 +65,7 @@ CASES = {
     "fedadagrad": [FedAdagrad(), FedAdagrad(0.1, 0.5, local_steps=2)],
     "fedadam": [FedAdam(), FedAdam(0.1, 0.02, bias_correction="adam"), FedAdam(bias_correction="flower", v0=0.0)],
     "fedyogi": [FedYogi(), FedYogi(0.05, 0.05, local_steps=2)],
+    "fedprox": [FedProx(), FedProx(local_steps=3, prox=2.0), FedProx(local_steps=1)],
     "scaffold": [Scaffold(), Scaffold("largest", local_steps=3), Scaffold(local_steps=1)],
 }
 EVERY = [pytest.param(method, id=f"{name}-{i}") for name, methods in CASES.items() for i, method in enumerate(methods)]

@@ -13,6 +13,7 @@ from ownstep.methods import (
     FedAdam,
     FedAvg,
     FedAvgM,
+    FedProx,
     FedYogi,
     HeavyBall,
     LocalWork,
@@ -239,3 +240,17 @@ def test_bytes_do_not_grow_with_local_steps(small_logistic):
 def test_bad_input_is_quoted(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+def test_the_pull_of_fedprox_interpolates_between_drift_and_gradient_descent():
+    """Without it FedProx is FedAvg; the stronger it is, the closer to the minimiser the limit lies."""
+    problem = make_least_squares(devices=4)
+    best = optimum(problem).x
+    plain = run(FedAvg(0.02, local_steps=6), problem, 300).x
+    np.testing.assert_allclose(run(FedProx(0.02, local_steps=6, prox=0.0), problem, 300).x, plain, atol=1e-13)
+    errors = [
+        np.linalg.norm(run(FedProx(0.02, local_steps=6, prox=mu), problem, 3000).x - best) for mu in (0.0, 5.0, 20.0)
+    ]
+    assert errors[0] > errors[1] > errors[2]
+    with pytest.raises(InvalidInput, match="prox must be at least 0, got -1.0"):
+        FedProx(prox=-1.0)

@@ -8,6 +8,7 @@ from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vecto
 from ownstep.methods.descent import GD, STEPS, HeavyBall, Nesterov
 from ownstep.methods.extra import EXTRA, NIDS
 from ownstep.methods.fedopt import FedAvg, FedAvgM
+from ownstep.methods.fedprox import FedProx
 from ownstep.methods.gossip import DecentralisedGD, GradientTracking
 from ownstep.methods.graphs import GRAPHS, mixing
 from ownstep.methods.mixing import Mixing
@@ -32,6 +33,7 @@ METHODS: dict[str, type] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "scaffold": Scaffold,
+    "fedprox": FedProx,
 }
 """Every method by name. A new one is one file and one line here; the contract tests then run it."""
 
@@ -68,6 +70,7 @@ __all__ = [
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedProx",
     "FedYogi",
     "GradientTracking",
     "HeavyBall",
