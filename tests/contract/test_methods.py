@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ from ownstep.methods import (
     OwnStep,
     Plateau,
     Scaffold,
-    mixing,
+    mixing_matrix,
 )
 from ownstep.methods.adaptive import Adaptive
 from ownstep.methods.peers import Peers
@@ -69,6 +70,11 @@ CASES = {
     "scaffold": [Scaffold(), Scaffold("largest", local_steps=3), Scaffold(local_steps=1)],
 }
 EVERY = [pytest.param(method, id=f"{name}-{i}") for name, methods in CASES.items() for i, method in enumerate(methods)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in METHODS.values() if kind.__module__ != GD.__module__])
+def test_a_method_file_is_short(kind):
+    assert len(inspect.getsource(inspect.getmodule(kind)).splitlines()) < 100
 
 
 def closed_form(problem: LeastSquares) -> np.ndarray:
@@ -189,7 +195,7 @@ def test_permuting_the_devices_changes_nothing(method):
     other = np.array([2, 0, 3, 1])
     methods = [method, method]
     if isinstance(method, Peers):
-        W = mixing(method.graph, 4, method.rule)
+        W = mixing_matrix(method.graph, 4, method.rule)
         moved = np.empty((4, 4))
         moved[np.ix_(other, other)] = W.matrix
         methods = [dataclasses.replace(method, graph=W), dataclasses.replace(method, graph=Mixing(moved))]

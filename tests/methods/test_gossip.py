@@ -6,7 +6,7 @@ import pytest
 from ownstep import partition, pep
 from ownstep.engines import Bernoulli, describe, run
 from ownstep.errors import InvalidInput
-from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Never, OwnStep, mixing
+from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Never, OwnStep, mixing_matrix
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, optimum
 
@@ -71,7 +71,7 @@ def test_the_iterates_are_those_of_the_published_recursion(method):
 
 def test_diging_is_its_published_recursion():
     problem = make_least_squares(devices=4)
-    W, X, alpha = mixing("ring", 4).matrix, np.zeros((4, problem.dim)), 0.05
+    W, X, alpha = mixing_matrix("ring", 4).matrix, np.zeros((4, problem.dim)), 0.05
     Y = G = shares(problem, X)
     for _ in range(30):
         X = W @ X - alpha * Y
@@ -82,7 +82,7 @@ def test_diging_is_its_published_recursion():
 @pytest.mark.parametrize(("devices", "rule"), [(3, "metropolis"), (6, "metropolis"), (5, "lazy")])
 def test_diging_is_stable_exactly_up_to_its_known_step(devices, rule):
     """With f_i of one curvature L each eigenvector of W evolves alone: z^2 - (2 l - a L) z + l^2 - a L = 0."""
-    problem, mixer = equal_quadratics(devices), mixing("ring", devices, rule)
+    problem, mixer = equal_quadratics(devices), mixing_matrix("ring", devices, rule)
     largest = (1 + mixer.eigenvalues[0]) ** 2 / 2 / 2.0
     known = (devices - 1) / 2
     assert run(GradientTracking(0.97 * largest, rule=rule), problem, 2000).x == pytest.approx(known, abs=1e-8)
@@ -109,7 +109,7 @@ def test_extra_converges_at_the_rate_of_its_iteration_matrix(graph):
     """On quadratics (x, S) evolves linearly; what its consensus part leaves is the published linear rate."""
     problem = make_least_squares(devices=3, features=2, mu=0.3)
     hessians = [problem.rows(i).T @ problem.rows(i) / problem.counts[i] + 0.3 * np.eye(2) for i in range(3)]
-    W, alpha, n = np.kron(mixing(graph, 3).matrix, np.eye(2)), 0.08, 6
+    W, alpha, n = np.kron(mixing_matrix(graph, 3).matrix, np.eye(2)), 0.08, 6
     H = np.zeros((n, n))
     for i, h in enumerate(hessians):
         H[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = 3 * problem.weights[i] * h
@@ -178,7 +178,7 @@ def test_bytes_are_those_of_the_links():
         (lambda: DecentralisedGD(order="both"), "unknown order 'both'"),
         (lambda: NIDS(graph="rings"), "Did you mean 'ring'"),
         (lambda: NIDS(rule="laazy"), "Did you mean 'lazy'"),
-        (lambda: NIDS(graph=mixing("ring", 4)).start(np.zeros(2), Devices.uniform([1.0, 2.0])), "for 4 devices"),
+        (lambda: NIDS(graph=mixing_matrix("ring", 4)).start(np.zeros(2), Devices.uniform([1.0, 2.0])), "for 4 devices"),
         (lambda: NIDS(weights="none").start(np.zeros(2), Devices.uniform([1.0, 2.0])), "got 'none'"),
     ],
 )

@@ -10,7 +10,7 @@ from ownstep.methods.extra import EXTRA, NIDS
 from ownstep.methods.fedopt import FedAvg, FedAvgM
 from ownstep.methods.fedprox import FedProx
 from ownstep.methods.gossip import DecentralisedGD, GradientTracking
-from ownstep.methods.graphs import GRAPHS, mixing
+from ownstep.methods.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.mixing import Mixing
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
@@ -88,7 +88,7 @@ __all__ = [
     "Vector",
     "Watch",
     "alike",
-    "mixing",
+    "mixing_matrix",
     "norm",
     "parse_switch",
 ]

@@ -72,7 +72,7 @@ RULES = {
 }
 
 
-def mixing(graph: str | Mixing, devices: int, rule: str = "metropolis", **options: float) -> Mixing:
+def mixing_matrix(graph: str | Mixing, devices: int, rule: str = "metropolis", **options: float) -> Mixing:
     """The mixing matrix of a named graph; ``options`` are ``p`` and ``seed`` of ``erdos_renyi``.
 
     A given :class:`Mixing` is passed on once its size is checked.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ownstep.errors import unknown_name
 from ownstep.methods.base import Answer, Ask, Progress, Vector, alike
 from ownstep.methods.descent import check_positive, octaves
-from ownstep.methods.graphs import mixing
+from ownstep.methods.graphs import mixing_matrix
 from ownstep.methods.mixing import Mixing, among
 from ownstep.plan import Devices
 
@@ -67,7 +67,7 @@ class Peers:
             check_positive("a step", self.step)
         elif self.step not in self.steps_allowed:
             raise unknown_name(f"step of {type(self).__name__}", self.step, self.steps_allowed)
-        mixing(self.graph, len(self.graph) if isinstance(self.graph, Mixing) else 3, self.rule)
+        mixing_matrix(self.graph, len(self.graph) if isinstance(self.graph, Mixing) else 3, self.rule)
 
     def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
         """Common steps from 1/4 to 64 times 1/L_bar."""
@@ -76,7 +76,7 @@ class Peers:
     def start(self, x0: Vector, devices: Devices) -> PeersState:
         """Everyone at x0, at rest."""
         devices = devices.reweighted(self.weights)
-        mixer = mixing(self.graph, len(devices), self.rule)
+        mixer = mixing_matrix(self.graph, len(devices), self.rule)
         x = alike(np.ones((len(devices), 1)), x0) * x0
         return PeersState(x, 0, self._at_rest(x), 0.0 * x, self._steps(devices, mixer), mixer, devices)
 

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ownstep import plots
-from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Method, mixing
+from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Method, mixing_matrix
 from ownstep.paper import _contest, _mnist
 
 CLAIM = "Algorithm 1 converges faster than decentralised GD and gradient tracking (MNIST, five devices, Dirichlet 0.1)."
@@ -37,7 +37,7 @@ def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dic
         }
         searched = rivals | {"EXTRA": EXTRA(graph=graph), "NIDS": NIDS(graph=graph)}
         arm = _contest.contest(setting, rivals, searched, rounds, levels, seed, progress=progress)
-        arms[graph] = arm | {"second_eigenvalue": mixing(graph, DEVICES).second_eigenvalue}
+        arms[graph] = arm | {"second_eigenvalue": mixing_matrix(graph, DEVICES).second_eigenvalue}
     return {"arms": arms}
 
 
