@@ -9,13 +9,16 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ownstep import plots
-from ownstep.engines import Participation, run, tune
+from ownstep.engines import Participation, TimeModel, price, run, tune
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper._mnist import Setting
 from ownstep.plan import Devices
 
 OURS, OURS_TUNED, POOLED = "Algorithm 1", "Algorithm 1, steps tuned", "GD 1/L-bar"
+NETWORK_COMPUTE = 0.01
+NETWORK = TimeModel(latency=0.05, up=1e6, down=1e7, compute=NETWORK_COMPUTE)
+"""A home connection, and 10 ms for a gradient; one machine with all the data takes N times as long for one of f."""
 SCALES = tuple(2.0**o for o in range(-2, 7))
 
 
@@ -55,9 +58,13 @@ def contest(
         search[label] = dict(found.settings) | {"rounds_spent": found.rounds_spent}
         histories[label] = run(found.method, problem, rounds, name=label, **options)
     histories[OURS_TUNED], search[OURS_TUNED] = _ours_scaled(setting, rounds, goal, options)
+    priced = price(
+        histories, setting.optimum, max(levels), NETWORK, setting.data_bytes, POOLED, NETWORK_COMPUTE * len(devices)
+    )
     return {
         "plan": setting.plan.to_dict(),
         "levels": list(levels),
+        "price": {"level": max(levels), "network": repr(NETWORK), "rows": priced},
         "rows": [_row(setting, name, h, levels, search.get(name)) for name, h in histories.items()],
         "series": {name: _series(h, setting.optimum) for name, h in histories.items()},
     }
@@ -143,6 +150,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
             if rival.removesuffix(" tuned") in claimed:
                 cells["tuned" if tuned else "as set"] += [r for r in ratios if r is not None]
             findings.append(f"{name}: {_sentence(row, ratios, tuned)}")
+        if "price" in arm:
+            findings.append(f"{name}: {_priced(arm['price'])}")
     won = {kind: sum(r > more for r in found) for kind, found in cells.items()}
     both = sum(won.values()), sum(map(len, cells.values()))
     return {
@@ -167,6 +176,15 @@ def _sentence(row: Mapping[str, Any], ratios: Sequence[float | None], tuned: boo
     if "diverged" in row["stopped"] or row["stopped"].startswith("f(x) is"):
         out += "; it diverged"
     return out + f"; test accuracy {100 * row['accuracy']['test']:.1f}%"
+
+
+def _priced(priced: Mapping[str, Any]) -> str:
+    costs = [
+        f"{row['name']} {row['seconds']:.3g} s, {row['bytes'] / 1e6:.3g} MB"
+        for row in priced["rows"]
+        if row["seconds"] is not None and (row["name"] == OURS or row["name"].startswith("data moved"))
+    ]
+    return f"estimated to a gap of {priced['level']:g} over a home connection: " + "; ".join(costs)
 
 
 def draw(ax: Axes, arm: Mapping[str, Any], title: str, legend: Any = "outside") -> None:
