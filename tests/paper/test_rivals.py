@@ -9,8 +9,10 @@ import pytest
 
 from ownstep import paper
 from ownstep.engines import TimeModel, price, run
-from ownstep.methods import GD, OwnStep
+from ownstep.methods import GD, FedAdam, GradientTracking, OwnStep
 from ownstep.paper import _contest, _mnist, _trend, fedopt, gossip, participation
+
+from ..conftest import needs
 
 WORDS = ("holds", "holds partly", "does not hold here")
 
@@ -35,6 +37,18 @@ def test_two_classes_a_device_are_two_classes_a_device():
         assert np.median(kinds) == 2
     L = _mnist.problem(True, 0, _mnist.two_classes(5, 0)).plan.devices.L
     assert L.max() / L.min() < 2
+
+
+@needs("mnist")
+def test_the_network_takes_the_same_place():
+    """Three images a class and two draws: enough to see that everything fits, not to measure."""
+    pytest.importorskip("torch")
+    setting = _mnist.network(0, _mnist.two_classes(5, 0), per_class=3, draws=2, test=50, device="cpu")
+    rivals = {"FedAdam": FedAdam(0.1, 0.01), "gradient tracking": GradientTracking()}
+    arm = _contest.contest(setting, rivals, {}, 2, (0.9,), 0)
+    assert {row["method"] for row in arm["rows"]} >= {"Algorithm 1", "FedAdam", "gradient tracking", "GD tuned"}
+    assert json.loads(json.dumps(arm)) == arm
+    assert all(0 <= row["accuracy"]["test"] <= 1 for row in arm["rows"])
 
 
 def test_accuracy_and_sizes_are_those_of_the_data():

@@ -30,6 +30,7 @@ def run(
 ) -> dict[str, Any]:
     """Speed-ups for every value of the scale, over several splits each; ``split(value, seed)`` makes one."""
     rounds, level, repeats = (150, 0.3, 2) if quick else (1000, 0.03, 3)
+    (level,) = _mnist.levels(quick, (level,))
     arms = [
         {"value": float(v), "runs": [_one(quick, s, split(v, s), rounds, level, progress) for s in seeds]}
         for seeds in [range(seed, seed + repeats)]

@@ -34,7 +34,8 @@ RIVALS: dict[str, Method] = {
 def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
     """One arm; ``quick`` takes digits, fewer rounds and smaller searches."""
     setting = _mnist.problem(quick, seed, _mnist.two_classes(5, seed))
-    rounds, levels, budget = (300, (0.3, 0.1), 10) if quick else (1000, (0.1, 0.03, 0.01), 30)
+    rounds, budget = (300, 10) if quick else (1000, 30)
+    levels = _mnist.levels(quick, (0.3, 0.1) if quick else (0.1, 0.03, 0.01))
     arm = _contest.contest(setting, RIVALS, RIVALS, rounds, levels, seed, budget, progress=progress)
     return {"arms": {"two classes a device": arm}}
 

@@ -28,8 +28,8 @@ DEVICES = 5
 def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
     """One arm a graph; ``quick`` takes digits, fewer rounds and the ring alone."""
     setting = _mnist.problem(quick, seed, _mnist.dirichlet(DEVICES, 0.1, seed))
-    rounds, levels = (300, (0.3, 0.1)) if quick else (1000, (0.1, 0.03, 0.01))
-    arms = {}
+    rounds, arms = 300 if quick else 1000, {}
+    levels = _mnist.levels(quick, (0.3, 0.1) if quick else (0.1, 0.03, 0.01))
     for graph in GRAPHS[:1] if quick else GRAPHS:
         rivals: dict[str, Method] = {
             "decentralised GD": DecentralisedGD("mean", graph),

@@ -36,7 +36,7 @@ RULES: tuple[Missing, ...] = ("rescale", "drop", "last")
 def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
     """Algorithm 1 and pooled GD under every absence; ``quick`` takes digits and fewer rounds."""
     setting = _mnist.problem(quick, seed, _mnist.two_classes(DEVICES, seed))
-    rounds, levels = (150, (0.5, 0.3)) if quick else (1000, (0.1, 0.03))
+    rounds, levels = 150 if quick else 1000, _mnist.levels(quick, (0.5, 0.3) if quick else (0.1, 0.03))
     cases: dict[str, tuple[float, Participation | None]] = {}
     for missing in RULES:
         for p in PROBABILITIES:
