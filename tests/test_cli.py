@@ -12,6 +12,7 @@ import pytest
 
 from ownstep.cli import main
 from ownstep.history import History
+from ownstep.methods import METHODS
 
 from .conftest import needs
 
@@ -71,11 +72,29 @@ def test_run_saves_a_history_and_resumes(capsys, tmp_path):
         ("--method", "nesterov"),
         ("--switch", "at:5", "--weights", "uniform", "--partition", "by_label"),
         ("--participation", "0.7", "--missing", "drop", "--smoothness", "trace"),
+        ("--participation", "cohort:1", "--missing", "last"),
+        ("--method", "gd", "--participation", "bursts:0.1:0.4"),
+        ("--method", "gd", "--participation", "returns:0:3:9"),
+        ("--method", "gd", "--participation", "stragglers:1:2"),
+        ("--method", "decentralised_gd", "--graph", "complete", "--order", "atc", "--step", "own"),
+        ("--method", "gradient_tracking", "--step", "0.1", "--devices", "4", "--graph", "grid"),
+        ("--method", "extra", "--weights", "uniform", "--tune", "4"),
+        ("--method", "fedavg", "--local-steps", "3", "--client-step", "mean"),
+        ("--method", "fedadam", "--client-step", "0.3", "--server-step", "0.01", "--tune", "3"),
+        ("--method", "scaffold", "--local-steps", "2", "--participation", "dies:1:5"),
     ],
 )
 def test_run_takes_every_option(capsys, options):
     data = call_json(capsys, "run", "breast_cancer", "--rounds", "30", "--rows", "200", *options)
     assert data["rounds"] == 30
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_runs_by_name(capsys, method):
+    small = ("breast_cancer", "--rounds", "20", "--rows", "200", "--devices", "3")
+    data = call_json(capsys, "run", *small, "--method", method)
+    assert data["rounds"] == 20
+    assert data["optimum"] < data["final_value"] < np.log(2)
 
 
 def test_compare_prints_a_table_without_a_terminal(capsys, tmp_path):
@@ -122,6 +141,13 @@ def test_the_promised_plan_of_w8a(capsys):
         (("run", "digits", "--method", "gd", "--step", "-3"), 2, "positive and finite, got -3"),
         (("run", "digits", "--method", "gd", "--step", "long"), 2, "unknown step 'long'"),
         (("run", "digits", "--method", "gd", "--switch", "never"), 2, "applies to own_step only"),
+        (("run", "digits", "--method", "gd", "--graph", "ring"), 2, "--graph ring does not apply to gd"),
+        (("run", "digits", "--method", "extra", "--graph", "rong"), 2, "Did you mean 'ring'"),
+        (("run", "digits", "--method", "gd", "--local-steps", "4"), 2, "--local-steps 4 does not apply to gd"),
+        (("run", "digits", "--method", "fedavg", "--local-steps", "0"), 2, "at least 1, got 0"),
+        (("run", "digits", "--participation", "cohort:many"), 2, "'cohort:many' cannot be read"),
+        (("run", "digits", "--participation", "sometimes:3"), 2, "unknown participation 'sometimes:3'"),
+        (("run", "digits", "--method", "nids", "--participation", "0.5", "--devices", "3"), 2, "every device"),
         (("run", "digits", "--participation", "2"), 2, "got 2"),
         (("run", "digits", "--missing", "lose"), 2, "unknown rule for missing shares 'lose'"),
         (("run", "digits", "--rounds", "many"), 2, "--rounds"),

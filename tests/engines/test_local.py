@@ -272,7 +272,7 @@ def test_an_interrupted_comparison_goes_on(small_logistic, tmp_path, monkeypatch
         (lambda p: run(GD(), p, 5, x0=np.zeros(2)), r"x0 must have shape \(4,\), got \(2,\)"),
         (lambda p: run(GD(), p, 5, smoothness="hessian"), "unknown smoothness 'hessian'"),
         (lambda p: Bernoulli(0.0), r"in \(0, 1\], got 0.0"),
-        (lambda p: Bernoulli(0.5, "forget"), "'rescale' or 'drop', got 'forget'"),
+        (lambda p: Bernoulli(0.5, "forget"), "'rescale', 'drop', 'last', got 'forget'"),
         (lambda p: compare(p, {}), "at least one method"),
         (lambda p: compare(p, optimum=10.0), "already optimal"),
     ],

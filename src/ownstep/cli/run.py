@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ownstep import plots
+from ownstep.cli.choose import choose_method, choose_participation
 from ownstep.cli.common import (
     Alpha,
     Count,
@@ -24,15 +25,20 @@ from ownstep.cli.common import (
     show_comparison,
     show_plan,
 )  # fmt: skip
-from ownstep.engines import Bernoulli, Comparison, compare, describe, run
-from ownstep.engines.participation import Missing
-from ownstep.errors import InvalidInput, unknown_name
-from ownstep.methods import METHODS, parse_switch
+from ownstep.engines import Comparison, compare, describe, run
+from ownstep.engines import tune as search
+from ownstep.methods import METHODS
 from ownstep.problems import optimum
 
 Rounds = Annotated[int, typer.Option(help="How many rounds at most.")]
-Participation = Annotated[float, typer.Option(help="Probability that a device takes part in a round.")]
-OnMissing = Annotated[str, typer.Option(help="Share of absent devices: rescale or drop.")]
+Participation = Annotated[
+    str,
+    typer.Option(
+        help="Probability that a device takes part in a round, or cohort:SIZE, bursts:FAIL:RECOVER, "
+        "stragglers:TYPICAL:DEADLINE, dies:DEVICE:ROUND, returns:DEVICE:ROUND:ROUND."
+    ),
+]
+OnMissing = Annotated[str, typer.Option(help="Share of absent devices: rescale, drop or last (known gradient).")]
 Out = Annotated[Path | None, typer.Option(help="Folder for histories and a figure.")]
 
 
@@ -40,32 +46,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("run")(run_)
     app.command("compare")(compare_)
-
-
-def _participation(p: float, missing: str, seed: int) -> Bernoulli | None:
-    kept: Missing = "drop" if missing == "drop" else "rescale"
-    if missing != kept:
-        raise unknown_name("rule for missing shares", missing, ["rescale", "drop"])
-    return None if p == 1 else Bernoulli(p, kept, seed)
-
-
-def _method(name: str, step: str | None, switch: str | None, weights: str) -> Any:
-    if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
-    if name == "own_step":
-        if step is not None:
-            raise InvalidInput(f"own_step takes its steps from the devices, --step {step} does not apply")
-        return METHODS[name](switch=parse_switch(switch or "plateau"), weights=weights)
-    if switch is not None:
-        raise InvalidInput(f"--switch {switch} applies to own_step only, not to {name}")
-    if step is None:
-        return METHODS[name]()
-    try:
-        return METHODS[name](step=float(step))
-    except ValueError as error:
-        if isinstance(error, InvalidInput):
-            raise
-        return METHODS[name](step=step)
 
 
 def run_(
@@ -78,12 +58,28 @@ def run_(
         str | None, typer.Option(help="For gd and the like: mean, true, matched, tuned or a number.")
     ] = None,
     switch: Annotated[str | None, typer.Option(help="For own_step: plateau, never, at:ROUND or norm:EPS.")] = None,
-    weights: Annotated[str, typer.Option(help="For own_step: samples, or uniform as the paper prints it.")] = "samples",
+    weights: Annotated[
+        str | None, typer.Option(help="For own_step and server-free methods: samples, or uniform as in the paper.")
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option(help="For server-free methods: ring, complete, star, path or grid.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="For decentralised_gd and gradient_tracking: cta or atc.")] = None,
+    client_step: Annotated[
+        str | None, typer.Option(help="For federated methods: a number, or a name as in --step.")
+    ] = None,
+    server_step: Annotated[float | None, typer.Option(help="For federated methods: the server's step.")] = None,
+    local_steps: Annotated[
+        int | None, typer.Option(help="For federated methods: steps a device takes a round.")
+    ] = None,
+    tune: Annotated[
+        int | None, typer.Option(help="For server-free and federated methods: search so many settings first.")
+    ] = None,
     mu: Mu = 1e-3,
     smoothness: Measure = "exact",
     alpha: Alpha = 0.1,
     rows: Rows = None,
-    participation: Participation = 1.0,
+    participation: Participation = "1",
     missing: OnMissing = "rescale",
     checkpoint: Annotated[Path | None, typer.Option(help="File to resume from and to write every few seconds.")] = None,
     out: Out = None,
@@ -94,10 +90,18 @@ def run_(
 
     Example: ownstep run breast_cancer --method own_step --partition by_norm --devices 2 --rounds 500
     """
-    chosen = _method(method, step, switch, weights)
-    present = _participation(participation, missing, seed)
+    options = {
+        "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
+        "server_step": server_step, "local_steps": local_steps,
+    }  # fmt: skip
+    chosen: Any = choose_method(method, options)
+    present = choose_participation(participation, missing, seed)
     problem, _ = build(data, partition, devices, mu, seed, alpha, rows)
     made = describe(problem, smoothness)
+    found = None
+    if tune is not None:
+        found = search(chosen, problem, rounds, budget=tune, devices=made.devices, participation=present, seed=seed)
+        chosen = found.method
     history = run(
         chosen, problem, rounds, devices=made.devices, participation=present, checkpoint=checkpoint, name=method,
         seed=seed,
@@ -110,9 +114,13 @@ def run_(
         plots.convergence(axes[0, 0], comparison, f"{method} on {data}")
         plots.save(figure, out / f"{method}.png")
     if as_json:
-        emit(history.to_dict(series=False) | {"optimum": best, "rows": comparison.rows()})
+        tuning = {} if found is None else {"tuning": found.to_dict()}
+        emit(history.to_dict(series=False) | {"optimum": best, "rows": comparison.rows()} | tuning)
     else:
         show_comparison(comparison, console())
+        if found is not None:
+            settings = ", ".join(f"{name} {value:.4g}" for name, value in found.settings)
+            typer.echo(f"{settings}: best of {len(found.trials)} settings, a search of {found.rounds_spent:,} rounds")
         typer.echo(f"f = {history.value[-1]:.10g}, f* = {best:.10g}; stopped: {history.stopped}")
     if history.stopped.startswith("interrupted"):
         raise KeyboardInterrupt
@@ -127,7 +135,7 @@ def compare_(
     smoothness: Measure = "exact",
     alpha: Alpha = 0.1,
     rows: Rows = None,
-    participation: Participation = 1.0,
+    participation: Participation = "1",
     missing: OnMissing = "rescale",
     out: Out = None,
     seed: Seed = 0,
@@ -137,7 +145,7 @@ def compare_(
 
     Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
     """
-    present = _participation(participation, missing, seed)
+    present = choose_participation(participation, missing, seed)
     problem, split = build(data, partition, devices, mu, seed, alpha, rows)
     comparison = compare(
         problem, rounds=rounds, smoothness=smoothness, participation=present, seed=seed,

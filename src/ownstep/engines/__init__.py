@@ -2,18 +2,39 @@
 
 from ownstep.engines.compare import TOLERANCES, Comparison, baselines, compare
 from ownstep.engines.local import describe, run
-from ownstep.engines.participation import Bernoulli, Participation
-from ownstep.engines.tuning import Tuned, tune_step
+from ownstep.engines.participation import (
+    MISSING,
+    Bernoulli,
+    Bursts,
+    Cohort,
+    Missing,
+    Outages,
+    Participation,
+    Stragglers,
+    parse_participation,
+)
+from ownstep.engines.timing import TimeModel, price
+from ownstep.engines.tuning import Tuned, tune, tune_step
 
 __all__ = [
+    "MISSING",
     "TOLERANCES",
     "Bernoulli",
+    "Bursts",
+    "Cohort",
     "Comparison",
+    "Missing",
+    "Outages",
     "Participation",
+    "Stragglers",
+    "TimeModel",
     "Tuned",
     "baselines",
     "compare",
     "describe",
+    "parse_participation",
+    "price",
     "run",
+    "tune",
     "tune_step",
 ]

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from ownstep.checks import whole_number
 from ownstep.engines import checkpoint as ckpt
-from ownstep.engines.participation import Participation, effective_mix
+from ownstep.engines.answering import Answering
+from ownstep.engines.participation import Participation
 from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.history import COLUMNS, History
-from ownstep.methods import Answer, Ask, Method, Watch, norm
+from ownstep.methods import Method, Watch, norm
 from ownstep.plan import Devices, Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.progress import Bar
@@ -126,10 +127,13 @@ class _Loop:
         extra: dict[str, Any],
         measure_gradient: bool,
     ) -> None:
-        self.measure_gradient = measure_gradient
         self.method, self.problem, self.devices, self.participation, self.name = (
             method, problem, devices, participation, name,
         )  # fmt: skip
+        if participation is not None and getattr(method, "needs_everyone", False):
+            raise InvalidInput(f"{method!r} needs every device in every round: no partial participation")
+        missing = None if participation is None else participation.missing
+        self.answering = Answering(problem, missing, measure_gradient)
         self.sampled = hasattr(problem, "begin_round")  # mini-batches are drawn from (seed, k)
         self.state = method.start(x0, devices)
         self.k, self.stopped = 0, ""
@@ -153,24 +157,25 @@ class _Loop:
         if self.sampled:
             self.problem.begin_round(self.k)  # type: ignore[attr-defined]
         ask, point = self.method.ask(self.state), self.method.point(self.state)
-        self.answer, losses, gradient_norm, present = self._answer(ask)
         weights = self.problem.weights
-        if point is not ask.x:  # measured where the method stands, not where it looked
+        present = np.ones(len(weights), bool)
+        if self.participation is not None:
+            present = self.participation.present(self.k, len(weights))
+        seen = self.answering(ask, present)
+        self.answer, losses, gradient_norm = seen.answer, seen.losses, seen.gradient_norm
+        if losses is None or point is not ask.x:  # measured where the method stands, not where it looked
             losses, gradient = self.problem.mix(point, weights)
             gradient_norm = norm(gradient)
         value = float(weights @ losses)
         progress = self.method.progress(self.state)
-        sent = int(present.sum())
-        up = self.answer.sum.nbytes + 8 if self.answer.sum is not None else self.answer.gradients[0].nbytes + 8
-        down = (ask.x.nbytes if np.ndim(ask.x) == 1 else ask.x[0].nbytes) + 8
         row = {
             "value": value,
             "gradient_norm": gradient_norm,
             "phase": progress.phase,
             "step": progress.step,
-            "participants": sent,
-            "bytes_up": up * sent,
-            "bytes_down": down * sent,
+            "participants": int(present.sum()),
+            "bytes_up": int(seen.up.sum()),
+            "bytes_down": int(seen.down.sum()),
             "seconds": time.perf_counter() - began,
         }
         for column, entry in row.items():
@@ -217,6 +222,8 @@ class _Loop:
         """Write a checkpoint of the last complete round."""
         arrays = {c: np.asarray(v[: self.k]) for c, v in self.columns.items()}
         arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": to_numpy(self.best_x)}
+        if self.answering.last is not None:
+            arrays["last"] = to_numpy(self.answering.last)
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint}
         ckpt.save(path, self.state, about, arrays)
 
@@ -232,6 +239,8 @@ class _Loop:
         self.state, self.k, self.best_value = state, about["k"], about["best_value"]
         self.best_x = like(arrays.pop("best_x"), self.best_x)
         self.took_part = list(arrays.pop("took_part"))
+        if "last" in arrays:
+            self.answering.last = like(arrays.pop("last"), self.best_x)
         self.columns = {c: list(arrays[c]) for c in COLUMNS}
 
     def history(self) -> History:
@@ -240,6 +249,11 @@ class _Loop:
         columns = {c: np.asarray(v, dtype=_DTYPES.get(c, float)) for c, v in self.columns.items()}
         who = np.asarray(self.took_part, bool) if self.participation is not None else None
         x = to_numpy(self.method.point(self.state))
+        ask, settings = self.method.ask(self.state), dict(self.settings)
+        if ask.local is not None:
+            settings["local_steps"] = ask.local.steps
+        if ask.links is not None:
+            settings["vectors_sent"] = ask.links.sum(axis=1).tolist()
         return History(
             self.name,
             columns,
@@ -249,40 +263,8 @@ class _Loop:
             watch.fired,
             watch.why,
             who,
-            self.settings,
+            settings,
         )
-
-    def _answer(self, ask: Ask) -> tuple[Answer, NDArray[np.float64], float, NDArray[np.bool_]]:
-        weights = self.problem.weights
-        everyone = np.ones(len(weights), bool)
-        if ask.mix is None:
-            if self.participation is not None:
-                raise InvalidInput(f"{self.settings['method']} needs every device's gradient: no partial participation")
-            gradients = self.problem.gradients(ask.x)
-            losses, gradient = self.problem.mix(self.method.point(self.state), weights)
-            return (
-                Answer(value=float(weights @ losses), gradients=gradients),
-                losses,
-                norm(gradient),
-                everyone,
-            )
-        present = everyone if self.participation is None else self.participation.present(self.k, len(weights))
-        mix = ask.mix if self.participation is None else effective_mix(
-            ask.mix, weights, present, self.participation.missing
-        )  # fmt: skip
-        ratio = mix / weights
-        if np.ptp(ratio) <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
-            losses, total = self.problem.mix(ask.x, mix)
-            gradient_norm = norm(total) / abs(float(ratio[0])) if ratio[0] else np.nan
-        elif self.measure_gradient:
-            losses, both = self.problem.mix(ask.x, np.column_stack([mix, weights]))
-            total, gradient_norm = both[:, 0].copy(), norm(both[:, 1])
-        else:
-            losses, total = self.problem.mix(ask.x, mix)
-            gradient_norm = np.nan
-        share = float(weights[present].sum())
-        seen = float(weights[present] @ losses[present]) / share if share else np.nan
-        return Answer(total, seen), losses, gradient_norm, present
 
     def _stop(self, why: str) -> None:
         self.stopped = why

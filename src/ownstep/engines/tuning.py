@@ -1,15 +1,19 @@
-"""The best constant step for gradient descent on a given problem, and what it cost to find."""
+"""The best settings of a method on a given problem, and what it cost to find them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from ownstep.engines.local import describe, run
+from ownstep.engines.participation import Participation
+from ownstep.errors import InvalidInput
 from ownstep.history import History, finite
-from ownstep.methods import GD
+from ownstep.methods import GD, Method
 from ownstep.plan import Devices
 from ownstep.problems.base import Problem
 from ownstep.progress import Bar
@@ -17,19 +21,22 @@ from ownstep.progress import Bar
 OCTAVES = (-1.0, 6.0)
 """Steps from half to 64 times 1/L: on real losses the best constant step is often far above 1/L."""
 
+Settings = tuple[tuple[str, float], ...]
+
 
 @dataclass(frozen=True)
 class Tuned:
-    """The winner of a search over steps, and the rounds that were spent on all the others."""
+    """The winner of a search over settings, and the rounds that were spent on all the others."""
 
-    step: float
-    trials: tuple[tuple[float, int, float], ...]
-    """(step, rounds run, best f reached) for every candidate, in the order tried."""
+    method: Any
+    settings: Settings
+    trials: tuple[tuple[Settings, int, float], ...]
+    """(settings, rounds run, best f reached) for every candidate, in the order tried."""
 
     @property
-    def method(self) -> GD:
-        """Gradient descent at the step that won."""
-        return GD(self.step)
+    def step(self) -> float:
+        """The step that won, where a step was searched for."""
+        return dict(self.settings)["step"]
 
     @property
     def rounds_spent(self) -> int:
@@ -38,11 +45,108 @@ class Tuned:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for reports."""
-        return {
-            "step": self.step,
-            "rounds_spent": self.rounds_spent,
-            "trials": [{"step": s, "rounds": r, "best_value": finite(v)} for s, r, v in self.trials],
-        }
+        trials = [dict(s) | {"rounds": r, "best_value": finite(v)} for s, r, v in self.trials]
+        return dict(self.settings) | {"rounds_spent": self.rounds_spent, "trials": trials}
+
+
+class _Race:
+    """Candidates tried one after the other; who reaches the target sets the limit for those who follow."""
+
+    def __init__(
+        self,
+        method: Any,
+        problem: Problem,
+        rounds: int,
+        devices: Devices | None,
+        target: float | None,
+        **options: Any,
+    ) -> None:
+        self.devices = describe(problem).devices if devices is None else devices
+        self.method, self.problem, self.limit, self.target, self.options = method, problem, rounds, target, options
+        self.scores: dict[Settings, tuple[float, float]] = {}
+        self.trials: list[tuple[Settings, int, float]] = []
+
+    def attempt(self, **settings: float) -> tuple[float, float]:
+        """Run one candidate; smaller scores are better: rounds to the target, then the lowest f at the end."""
+        key = tuple(settings.items())
+        candidate = replace(self.method, **settings)
+        history: History = run(
+            candidate,
+            self.problem,
+            self.limit,
+            devices=self.devices,
+            target=self.target,
+            progress=False,
+            **self.options,
+        )
+        last = float(history.value[-1])
+        reached = self.target is not None and last <= self.target
+        if reached:
+            self.limit = min(self.limit, history.rounds)
+        self.trials.append((key, history.rounds, history.best_value))
+        self.scores[key] = (history.rounds if reached else np.inf, last if np.isfinite(last) else np.inf)
+        return self.scores[key]
+
+    def result(self) -> Tuned:
+        """The best so far."""
+        best = min(self.scores, key=lambda key: self.scores[key])
+        return Tuned(replace(self.method, **dict(best)), best, tuple(self.trials))
+
+
+def tune(
+    method: Method,
+    problem: Problem,
+    rounds: int,
+    *,
+    grid: Mapping[str, Sequence[float]] | None = None,
+    budget: int | None = None,
+    devices: Devices | None = None,
+    x0: Any = None,
+    participation: Participation | None = None,
+    target: float | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Tuned:
+    """Search a grid of a method's settings.
+
+    Parameters
+    ----------
+    grid : values by name of a parameter; by default the method's own ``search_space``, which follows its paper.
+    budget : try at most so many points of the grid: half of them drawn with ``seed``, the others neighbours of the
+        best so far; all of them by default.
+    target : the winner needs the fewest rounds to it; without one, or if none arrives, it has the lowest f after
+        ``rounds``. Candidates are stopped as soon as they cannot win.
+    """
+    race = _Race(method, problem, rounds, devices, target, x0=x0, participation=participation)
+    space: Any = getattr(method, "search_space", None)
+    if grid is None and space is None:
+        raise InvalidInput(f"{method!r} has no search space of its own: give tune(...) a grid")
+    values = {name: tuple(v) for name, v in (space(race.devices) if grid is None else grid).items()}
+    if not values or not all(values.values()):
+        raise InvalidInput(f"a grid needs a value for every parameter, got {dict(values)!r}")
+    points = list(product(*(range(len(v)) for v in values.values())))
+    count = len(points) if budget is None else min(budget, len(points))
+    if count < 1:
+        raise InvalidInput(f"a search needs a budget of at least 1, got {budget!r}")
+    order = [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
+    drawn = order if count == len(points) else order[: -(-count // 2)]
+    scores: dict[tuple[int, ...], tuple[float, float]] = {}
+
+    def attempt(point: tuple[int, ...]) -> None:
+        scores[point] = race.attempt(**{n: float(v[i]) for (n, v), i in zip(values.items(), point, strict=True)})
+
+    with Bar(f"tuning {type(method).__name__}", count, progress) as bar:
+        for point in drawn:
+            attempt(point)
+            bar.update(len(scores))
+        while len(scores) < count:
+            attempt(_nearest(min(scores, key=lambda p: scores[p]), [p for p in order if p not in scores]))
+            bar.update(len(scores))
+    return race.result()
+
+
+def _nearest(best: tuple[int, ...], left: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return min(left, key=lambda p: sum((a - b) ** 2 for a, b in zip(best, p, strict=True)))
 
 
 def tune_step(
@@ -60,42 +164,26 @@ def tune_step(
     """Search constant steps for gradient descent, on a log scale around 1/L.
 
     ``coarse`` candidates are drawn one from each of as many equal slices of the range, then ``fine`` more between the
-    best one's neighbours. The winner needs the fewest rounds to ``target``; without a target, or if
-    none reaches it, it has the lowest f after ``rounds``. Candidates are stopped as soon as they cannot win.
+    best one's neighbours. The winner is that of :func:`tune`.
     """
-    devices = describe(problem).devices if devices is None else devices
+    race = _Race(GD(), problem, rounds, devices, target, x0=x0)
     rng = np.random.default_rng(seed)
-    L = devices.L_pooled or devices.L_bar
+    L = race.devices.L_pooled or race.devices.L_bar
     edges = np.linspace(*OCTAVES, coarse + 1)
     found: dict[float, tuple[float, float]] = {}
-    trials: list[tuple[float, int, float]] = []
-    limit = rounds
 
     def attempt(octave: float) -> None:
-        nonlocal limit
-        step = float(2.0**octave / L)
-        history = run(GD(step), problem, limit, devices=devices, x0=x0, target=target, progress=False)
-        trials.append((step, history.rounds, history.best_value))
-        found[octave] = _score(history, target)
-        if target is not None and history.value[-1] <= target:
-            limit = min(limit, history.rounds)
+        found[octave] = race.attempt(step=float(2.0**octave / L))
 
     with Bar("tuning the step", coarse + fine, progress) as bar:
         # From the middle outwards: an early good candidate cuts the others short.
         for i in sorted(range(coarse), key=lambda i: abs(i - coarse // 2)):
             attempt(rng.uniform(edges[i], edges[i + 1]))
-            bar.update(len(trials))
+            bar.update(len(found))
         for _ in range(fine):
             tried = sorted(found)
             at = tried.index(min(tried, key=lambda o: found[o]))
             low, high = tried[max(at - 1, 0)], tried[min(at + 1, len(tried) - 1)]
             attempt(rng.uniform(low, high))
-            bar.update(len(trials))
-    return Tuned(float(2.0 ** min(found, key=lambda o: found[o]) / L), tuple(trials))
-
-
-def _score(history: History, target: float | None) -> tuple[float, float]:
-    """Smaller is better: rounds to the target, then the lowest f at the end."""
-    reached = target is not None and history.value[-1] <= target
-    last = float(history.value[-1])
-    return (history.rounds if reached else np.inf, last if np.isfinite(last) else np.inf)
+            bar.update(len(found))
+    return race.result()

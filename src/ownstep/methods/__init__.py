@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from ownstep.errors import InvalidInput, unknown_name
-from ownstep.methods.base import Answer, Ask, Method, Progress, Vector, norm
+from ownstep.methods.adaptive import FedAdagrad, FedAdam
+from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
 from ownstep.methods.descent import GD, STEPS, HeavyBall, Nesterov
+from ownstep.methods.extra import EXTRA, NIDS
+from ownstep.methods.fedopt import FedAvg, FedAvgM
+from ownstep.methods.fedprox import FedProx
+from ownstep.methods.gossip import DecentralisedGD, GradientTracking
+from ownstep.methods.graphs import GRAPHS, mixing_matrix
+from ownstep.methods.mixing import Mixing
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
+from ownstep.methods.scaffold import Scaffold
 from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
+from ownstep.methods.yogi import FedYogi
 
 METHODS: dict[str, type] = {
     "own_step": OwnStep,
     "gd": GD,
     "heavy_ball": HeavyBall,
     "nesterov": Nesterov,
+    "decentralised_gd": DecentralisedGD,
+    "gradient_tracking": GradientTracking,
+    "extra": EXTRA,
+    "nids": NIDS,
+    "fedavg": FedAvg,
+    "fedavgm": FedAvgM,
+    "fedadagrad": FedAdagrad,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "scaffold": Scaffold,
+    "fedprox": FedProx,
 }
 """Every method by name. A new one is one file and one line here; the contract tests then run it."""
 
@@ -36,23 +56,39 @@ def parse_switch(text: str) -> Switch:
 
 
 __all__ = [
+    "EXTRA",
     "GD",
+    "GRAPHS",
     "METHODS",
+    "NIDS",
     "STEPS",
     "Answer",
     "Ask",
     "At",
+    "DecentralisedGD",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedProx",
+    "FedYogi",
+    "GradientTracking",
     "HeavyBall",
+    "LocalWork",
     "Method",
+    "Mixing",
     "Nesterov",
     "Never",
     "NormBelow",
     "OwnStep",
     "Plateau",
     "Progress",
+    "Scaffold",
     "Switch",
     "Vector",
     "Watch",
+    "alike",
+    "mixing_matrix",
     "norm",
     "parse_switch",
 ]

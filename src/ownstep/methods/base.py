@@ -21,6 +21,31 @@ Vector = Any
 
 
 @dataclass(frozen=True, eq=False)
+class LocalWork:
+    """Several steps on every device between two rounds.
+
+        y_i = x,  then E times    y_i <- y_i - eta (grad f_i(y_i) + prox (y_i - x) + shift_i),
+        answered with             d_i = (x - y_i) / eta       in place of grad f_i(x).
+
+    With E = 1 and no shift, d_i *is* grad f_i(x): a method asks for no local work then, and its round stays one pass
+    over the data.
+
+    Parameters
+    ----------
+    steps : E, at least 1.
+    step : eta > 0, the devices' step.
+    prox : pull towards x, the mu of FedProx.
+    shift : one row a device, added to its gradients (the control variates of SCAFFOLD), or None. With it the answer
+        has every d_i as well as their sum, and two vectors travel each way in place of one.
+    """
+
+    steps: int
+    step: float
+    prox: float = 0.0
+    shift: Vector = None
+
+
+@dataclass(frozen=True, eq=False)
 class Ask:
     """What a method wants evaluated.
 
@@ -28,10 +53,14 @@ class Ask:
     ----------
     x : the point, or one row a device for methods that keep a point per device.
     mix : coefficients c_i of the one sum wanted, sum_i c_i grad f_i(x); None asks for every gradient.
+    local : steps the devices take on their own before they answer; None asks for gradients at x.
+    links : for methods without a server, how many vectors device i sends to device j in the round.
     """
 
     x: Vector
     mix: NDArray[np.float64] | None
+    local: LocalWork | None = None
+    links: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +71,14 @@ class Answer:
     ----------
     sum : sum_i c_i grad f_i(x) for the mix c that was asked for.
     value : f(x) = sum_i w_i f_i(x) over the devices that answered; one more number in the same sum.
-    gradients : one row a device, only when the ask had ``mix=None``.
+    gradients : one row a device, only when the ask had ``mix=None`` or a shift; zero for those who did not answer.
+    present : who answered, when somebody may not have; None means everyone.
     """
 
     sum: Vector = None
     value: float = math.nan
     gradients: Vector = None
+    present: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +112,13 @@ class Method(Protocol):
     def progress(self, state: Any) -> Progress:
         """The phase and mean step of the coming round, for the history."""
         ...
+
+
+def alike(numbers: NDArray[Any], x: Vector) -> Any:
+    """Numbers to multiply x with, in x's own precision and on its device, so that the product stays there."""
+    if hasattr(x, "new_tensor"):
+        return x.new_tensor(numbers)
+    return numbers.astype(x.dtype, copy=False) if hasattr(x, "dtype") else numbers
 
 
 def norm(v: Vector) -> float:

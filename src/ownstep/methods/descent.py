@@ -14,6 +14,7 @@ STEPS = {
     "mean": "1/L_bar with L_bar = sum_i w_i L_i, the paper's centralised step",
     "true": "1/L with the smoothness L of f itself",
     "matched": "sum_i w_i/L_i, the mean step of Algorithm 1's local phase",
+    "largest": "1 / max_i L_i, which suits every device on its own",
     "tuned": "found by a seeded search over constant steps, whose cost is reported",
 }
 
@@ -26,6 +27,8 @@ def resolve_step(step: float | str, devices: Devices) -> float:
         return 1 / devices.L_bar
     if step == "matched":
         return devices.mean_step
+    if step == "largest":
+        return 1 / float(devices.L.max())
     if step == "true":
         if devices.L_pooled is None:
             raise InvalidInput("step='true' needs L_pooled, the smoothness of f itself, which was not measured")
@@ -33,12 +36,23 @@ def resolve_step(step: float | str, devices: Devices) -> float:
     raise InvalidInput("step='tuned' must be searched for first: engines.tune_step(...), or run(...) which calls it")
 
 
-def _check_step(step: float | str) -> None:
-    if isinstance(step, str):
-        if step not in STEPS:
-            raise unknown_name("step", step, STEPS)
-    elif not (math.isfinite(step) and step > 0):
-        raise InvalidInput(f"a step must be positive and finite, got {step!r}")
+def check_step(step: float | str) -> None:
+    """A name of :data:`STEPS`, or a positive number."""
+    if not isinstance(step, str):
+        check_positive("a step", step)
+    elif step not in STEPS:
+        raise unknown_name("step", step, STEPS)
+
+
+def octaves(devices: Devices) -> tuple[float, ...]:
+    """Steps to search: from 1/4 to 64 times 1/L_bar, as 1/L is often far too careful."""
+    return tuple(2.0**o / devices.L_bar for o in range(-2, 7))
+
+
+def check_positive(name: str, value: float) -> None:
+    """A positive, finite number."""
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInput(f"{name} must be positive and finite, got {value!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +73,7 @@ class _Descent:
     step: float | str
 
     def __post_init__(self) -> None:
-        _check_step(self.step)
+        check_step(self.step)
 
     def start(self, x0: Vector, devices: Devices) -> DescentState:
         """Begin at x0, at rest."""

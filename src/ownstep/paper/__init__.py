@@ -27,6 +27,11 @@ EXPERIMENTS = {
     "cifar10": "cifar10",
     "sst2": "sst2",
     "mnist": "mnist",
+    "dirichlet": "dirichlet",
+    "devices": "devices",
+    "gossip": "gossip",
+    "fedopt": "fedopt",
+    "participation": "participation",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 

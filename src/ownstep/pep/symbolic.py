@@ -267,6 +267,8 @@ def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
     points = [_rows(method.point(state))]
     for _ in range(rounds):
         ask = method.ask(state)
+        if ask.local is not None:
+            raise NotLinear(f"its {ask.local.steps} local steps between two rounds are not followed here")
         asks.append(_rows(ask.x))
         if ask.mix is None:
             mixes.append(None)

@@ -1,0 +1,46 @@
+"""From words on the command line to a method and to who takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from ownstep.engines import MISSING, Participation, parse_participation
+from ownstep.errors import InvalidInput, unknown_name
+from ownstep.methods import METHODS, Method, parse_switch
+
+NUMBER_OR_NAME = {"step", "client_step"}
+
+
+def choose_method(name: str, options: Mapping[str, Any]) -> Method:
+    """The named method with the options that were given; for one it does not take, an error says who does."""
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    given = {key: value for key, value in options.items() if value is not None}
+    for key, value in given.items():
+        owners = [n for n, kind in METHODS.items() if key in {f.name for f in fields(kind)}]
+        if name not in owners:
+            flag = "--" + key.replace("_", "-")
+            raise InvalidInput(f"{flag} {value} does not apply to {name}: it applies to {', '.join(owners)} only")
+        if key in NUMBER_OR_NAME:
+            given[key] = _number(value)
+    if "switch" in given:
+        given["switch"] = parse_switch(given["switch"])
+    method: Method = METHODS[name](**given)
+    return method
+
+
+def choose_participation(text: str, missing: str, seed: int) -> Participation | None:
+    """Who takes part, None for everyone always."""
+    for rule in MISSING:
+        if missing == rule:
+            return parse_participation(text, rule, seed)
+    raise unknown_name("rule for missing shares", missing, MISSING)
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

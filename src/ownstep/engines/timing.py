@@ -1,0 +1,117 @@
+"""Estimated wall-clock: what a history would have taken over a network, and what moving the data would have.
+
+A round is as slow as the slowest device that took part in it,
+
+    server      2 latency + down_i / bandwidth + E compute_i + up_i / bandwidth,
+    gossip        latency + down_i / bandwidth +   compute_i + up_i / bandwidth,
+
+with the bytes the history recorded. A model, not a measurement: no congestion, no overlap of sending and computing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ownstep.errors import InvalidInput
+from ownstep.history import History
+
+Array = NDArray[np.float64]
+PerDevice = float | Sequence[float]
+
+
+@dataclass(frozen=True)
+class TimeModel:
+    """What the network and the devices can do; every entry is one number for all or one a device.
+
+    Parameters
+    ----------
+    latency : seconds for a message to arrive, however short.
+    up, down : bytes a second a device can send and receive.
+    compute : seconds for one gradient of a device's own loss.
+    server : bytes a second the server can take in and give out in all; no limit by default.
+    deadline : seconds a server waits for devices that do not come; by default it knows at once.
+    """
+
+    latency: PerDevice = 0.05
+    up: PerDevice = 1e6
+    down: PerDevice = 1e7
+    compute: PerDevice = 0.1
+    server: float = np.inf
+    deadline: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("up", "down", "server"):
+            if not (np.asarray(getattr(self, name), float) > 0).all():
+                raise InvalidInput(f"{name} must be positive bytes a second, got {getattr(self, name)!r}")
+        for name in ("latency", "compute", "deadline"):
+            if not (np.asarray(getattr(self, name), float) >= 0).all():
+                raise InvalidInput(f"{name} must be at least 0 seconds, got {getattr(self, name)!r}")
+
+    def seconds(self, history: History) -> Array:
+        """Estimated seconds until each iterate x^0, ..., x^K of a history."""
+        n, sent = int(history.settings["devices"]), history.settings.get("vectors_sent")
+        gossip, share = sent is not None, np.ones(n) if sent is None else np.asarray(sent, float)
+        here = np.ones((history.rounds, n), bool) if history.took_part is None else history.took_part
+        part = here * share
+        part = part / np.maximum(part.sum(axis=1, keepdims=True), 1e-300)
+        up, down = (history.columns[c][:-1, None] * part for c in ("bytes_up", "bytes_down"))
+        steps = history.settings.get("local_steps", 1)
+        own = (1 if gossip else 2) * self._row("latency", n) + steps * self._row("compute", n)
+        each = np.where(here, own + up / self._row("up", n) + down / self._row("down", n), 0.0)
+        rounds = each.max(axis=1)
+        if not gossip:
+            rounds = np.maximum(rounds, (up + down).sum(axis=1) / self.server)
+            rounds = np.where(here.all(axis=1), rounds, np.maximum(rounds, self.deadline))
+        return np.concatenate([[0.0], np.cumsum(rounds)])
+
+    def moving(self, data_bytes: ArrayLike) -> float:
+        """Seconds until the raw data of every device has arrived in one place."""
+        size = np.atleast_1d(np.asarray(data_bytes, float))
+        if size.ndim != 1 or not (size >= 0).all():
+            raise InvalidInput(f"data_bytes is one size of at least 0 for each device, got {data_bytes!r}")
+        slowest = (self._row("latency", len(size)) + size / self._row("up", len(size))).max()
+        return float(max(slowest, size.sum() / self.server))
+
+    def _row(self, name: str, devices: int) -> Array:
+        values = np.asarray(getattr(self, name), float)
+        if values.ndim and values.shape != (devices,):
+            raise InvalidInput(f"{name} has {values.size} entries for {devices} devices")
+        return np.broadcast_to(values, (devices,))
+
+
+def price(
+    histories: Mapping[str, History],
+    optimum: float,
+    tolerance: float,
+    model: TimeModel,
+    data_bytes: ArrayLike,
+    pooled: str,
+    pooled_compute: float,
+) -> list[dict[str, Any]]:
+    """What each history costs to a relative gap, beside moving the data and running ``pooled`` in one place.
+
+    Parameters
+    ----------
+    data_bytes : size of every device's raw data.
+    pooled : which of the histories is run in one place once the data is there; its rounds then send nothing.
+    pooled_compute : seconds there for one gradient of f.
+
+    Returns
+    -------
+    One row a method and a last one for moving the data: rounds, bytes and seconds, None where it never arrives.
+    """
+    out = []
+    for name, history in histories.items():
+        k = history.rounds_to(tolerance, optimum)
+        sent = sum(int(history.columns[c][: k or 0].sum()) for c in ("bytes_up", "bytes_down"))
+        seconds = None if k is None else float(model.seconds(history)[k])
+        out.append({"name": name, "rounds": k, "bytes": None if k is None else sent, "seconds": seconds})
+    k = histories[pooled].rounds_to(tolerance, optimum)
+    took = None if k is None else model.moving(data_bytes) + k * pooled_compute
+    total = int(np.sum(np.asarray(data_bytes, float)))
+    return [*out, {"name": f"data moved, {pooled}", "rounds": k, "bytes": total, "seconds": took}]

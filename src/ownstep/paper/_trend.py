@@ -1,0 +1,109 @@
+"""Does the speed-up over pooled GD grow along a scale? What the two experiments on splits share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ownstep import plots
+from ownstep.engines import Comparison
+from ownstep.engines import run as run_method
+from ownstep.methods import GD, Method, OwnStep
+from ownstep.paper import _mnist
+from ownstep.paper._contest import OURS, POOLED
+
+MATCHED = "GD matched step"
+METHODS: dict[str, Method] = {OURS: OwnStep(), POOLED: GD("mean"), MATCHED: GD("matched")}
+WORTHWHILE = 1.05
+
+
+def run(
+    values: Sequence[float],
+    split: Callable[[Any, int], _mnist.Splitter],
+    quick: bool,
+    seed: int,
+    progress: bool | None,
+) -> dict[str, Any]:
+    """Speed-ups for every value of the scale, over several splits each; ``split(value, seed)`` makes one."""
+    rounds, level, repeats = (150, 0.3, 2) if quick else (1000, 0.03, 3)
+    (level,) = _mnist.levels(quick, (level,))
+    arms = [
+        {"value": float(v), "runs": [_one(quick, s, split(v, s), rounds, level, progress) for s in seeds]}
+        for seeds in [range(seed, seed + repeats)]
+        for v in values
+    ]
+    return {"level": level, "rounds": rounds, "arms": arms}
+
+
+def _one(
+    quick: bool, seed: int, split: _mnist.Splitter, rounds: int, level: float, progress: bool | None
+) -> dict[str, Any]:
+    setting = _mnist.problem(quick, seed, split)
+    devices = setting.plan.devices
+    histories = {
+        name: run_method(method, setting.problem, rounds, devices=devices, progress=progress, name=name)
+        for name, method in METHODS.items()
+    }
+    comparison = Comparison(histories, setting.plan, setting.optimum, (level,))
+    series = {n: h.gap(setting.optimum)[:: max(1, rounds // 100)].tolist() for n, h in histories.items()}
+    return {
+        "seed": seed,
+        "gain": devices.gain,
+        "gain_over_true_L": setting.plan.gain_over_true,
+        "rounds": {name: comparison.rounds(name)[0] for name in histories},
+        "final_gap": {name: float(h.gap(setting.optimum)[-1]) for name, h in histories.items()},
+        "accuracy": {name: setting.accuracy(h.best_x) for name, h in histories.items()},
+        "series": series,
+    }
+
+
+def speed_ups(arm: dict[str, Any], against: str = POOLED) -> list[float]:
+    """Rounds of a baseline over rounds of Algorithm 1, for the splits where both arrive."""
+    pairs = [(r["rounds"][against], r["rounds"][OURS]) for r in arm["runs"]]
+    return [theirs / ours for theirs, ours in pairs if theirs and ours]
+
+
+def verdict(result: dict[str, Any], more: str, rising: bool) -> dict[str, Any]:
+    """Computed: the mean speed-up must move the claimed way at every step, and differ between the ends."""
+    arms = result["arms"] if rising else result["arms"][::-1]
+    means = [float(np.mean(s)) if (s := speed_ups(arm)) else float("nan") for arm in arms]
+    ordered = all(b > a for a, b in pairwise(means))
+    apart = means[-1] > WORTHWHILE * means[0]
+    word = "holds" if ordered and apart else "holds partly" if apart else "does not hold here"
+    findings = []
+    for arm, mean in zip(arms, means, strict=True):
+        matched = speed_ups(arm, MATCHED)
+        gains = [r["gain"] for r in arm["runs"]]
+        findings.append(
+            f"{more} = {arm['value']:g}: speed-up {mean:.3f} over {POOLED} and "
+            f"{np.mean(matched) if matched else float('nan'):.3f} over GD at the matched mean step, at a gap of "
+            f"{result['level']:g}, mean of {len(arm['runs'])} splits; predicted gain {np.mean(gains):.3f}"
+        )
+    return {
+        "verdict": word,
+        "rule": f"the mean speed-up over {POOLED} rises at every step along {more}, and by more than {WORTHWHILE:g}x "
+        f"from one end to the other (here {means[0]:.3f} to {means[-1]:.3f})",
+        "findings": findings,
+    }
+
+
+def figure(result: dict[str, Any], symbol: str) -> Figure:
+    """One panel a value, as in the paper."""
+    drawn, axes = plots.new_figure(len(result["arms"]), width=3.4)
+    step = max(1, result["rounds"] // 100)
+    for i, (ax, arm) in enumerate(zip(axes[0], result["arms"], strict=True)):
+        for name in METHODS:
+            for j, one in enumerate(arm["runs"]):
+                gap = one["series"][name]
+                ax.plot(
+                    step * np.arange(len(gap)), gap, color=plots.colour(name), lw=2.2 if name == OURS else 1.3,
+                    ls="--" if name == OURS else "-", label=None if j else name,
+                )  # fmt: skip
+        ax.set_yscale("log")
+        last = i == len(result["arms"]) - 1
+        plots.finish(ax, f"{symbol} = {arm['value']:g}", "round", "gap" if not i else "", "outside" if last else None)
+    return drawn

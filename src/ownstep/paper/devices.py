@@ -1,0 +1,34 @@
+"""Appendix, Fig. 6: the speed-up with different numbers of devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ownstep.paper import _mnist, _trend
+
+CLAIM = "More devices strengthen the advantage of Algorithm 1 over pooled GD (MNIST, Dirichlet 0.1)."
+
+SETTINGS = (
+    *_mnist.SETTINGS,
+    ("split", "Dirichlet 0.1 over 2, 5, 15, 25 devices", "the same, several draws each", "one draw proves little"),
+    ("compared with", "GD at 1/L-bar", "and GD at the matched mean step", "separates step length from local geometry"),
+)  # fmt: skip
+
+COUNTS = (2, 5, 15, 25)
+
+
+def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
+    """One arm for each number of devices."""
+    return _trend.run(COUNTS, lambda count, s: _mnist.dirichlet(count, 0.1, s), quick, seed, progress)
+
+
+def verdict(result: dict[str, Any]) -> dict[str, Any]:
+    """See :func:`ownstep.paper._trend.verdict`: the speed-up has to rise with N."""
+    return _trend.verdict(result, "N", rising=True)
+
+
+def figure(result: dict[str, Any]) -> Figure:
+    """One panel for each number."""
+    return _trend.figure(result, "N")

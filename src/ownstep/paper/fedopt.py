@@ -1,0 +1,53 @@
+"""Appendix: Algorithm 1 against FedAdagrad, FedAdam, FedYogi and FedAvgM, two classes a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ownstep import plots
+from ownstep.methods import FedAdagrad, FedAdam, FedAvgM, FedYogi, Method
+from ownstep.paper import _contest, _mnist
+
+CLAIM = "Algorithm 1 converges faster than FedAdam, FedYogi, FedAdagrad and FedAvgM (MNIST, two classes a device)."
+
+SETTINGS = (
+    *_mnist.SETTINGS,
+    ("split", "two classes a device, five devices", "classes in the order of their constants, paired",
+     "as in its MNIST section"),
+    ("rivals' steps", "not said", "eta = eta_l = 0.1 (Flower's default), FedAvgM 1 and 1/L-bar; and tuned",
+     "Reddi et al. tune both on a grid; their method untuned is another method"),
+    ("rivals' constants", "not said", "beta_1 0.9 (FedAdagrad 0), beta_2 0.99, tau 0.001, momentum 0.9",
+     "their papers'"),
+    ("local steps", "full batch", "E = 1, full batch", "the paper's case"),
+)  # fmt: skip
+
+RIVALS: dict[str, Method] = {
+    "FedAdagrad": FedAdagrad(),
+    "FedAdam": FedAdam(),
+    "FedYogi": FedYogi(),
+    "FedAvgM": FedAvgM("mean"),
+}
+
+
+def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
+    """One arm; ``quick`` takes digits, fewer rounds and smaller searches."""
+    setting = _mnist.problem(quick, seed, _mnist.two_classes(5, seed))
+    rounds, budget = (300, 10) if quick else (1000, 30)
+    levels = _mnist.levels(quick, (0.3, 0.1) if quick else (0.1, 0.03, 0.01))
+    arm = _contest.contest(setting, RIVALS, RIVALS, rounds, levels, seed, budget, progress=progress)
+    return {"arms": {"two classes a device": arm}}
+
+
+def verdict(result: dict[str, Any]) -> dict[str, Any]:
+    """Counted by :func:`ownstep.paper._contest.judge`."""
+    return _contest.judge(result["arms"], tuple(RIVALS))
+
+
+def figure(result: dict[str, Any]) -> Figure:
+    """Gap against rounds."""
+    drawn, axes = plots.new_figure(1, width=8.0, height=4.0)
+    for title, arm in result["arms"].items():
+        _contest.draw(axes[0, 0], arm, title)
+    return drawn

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ownstep.engines import Bernoulli, Bursts, Cohort, Outages, Stragglers, describe, run
+from ownstep.errors import InvalidInput
+from ownstep.methods import GD, DecentralisedGD, OwnStep
+from ownstep.problems import optimum
+
+from ..conftest import make_least_squares
+
+RULES = [
+    Bernoulli(0.6, seed=1),
+    Cohort(3, seed=1),
+    Bursts(0.1, 0.3, seed=1),
+    Stragglers([1.0, 2.0, 3.0, 4.0, 5.0], 3.0, seed=1),
+    Outages(((1, 3, 9), (2, 5, None)), Bernoulli(0.8, seed=2)),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: type(r).__name__)
+def test_a_round_is_the_same_whenever_it_is_asked_for(rule):
+    forwards = [rule.present(k, 5) for k in range(60)]
+    backwards = [rule.present(k, 5) for k in reversed(range(60))][::-1]
+    np.testing.assert_array_equal(forwards, backwards)
+    assert 0 < np.mean(forwards) < 1
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: type(r).__name__)
+@pytest.mark.parametrize("missing", ["rescale", "drop", "last"])
+def test_runs_with_absent_devices_resume_exactly(rule, missing, tmp_path):
+    rule = type(rule)(**{**vars(rule), "missing": missing})
+    problem, path = make_least_squares(devices=5), tmp_path / "run.npz"
+    run(OwnStep(), problem, 17, participation=rule, checkpoint=path)
+    resumed, whole = (run(OwnStep(), problem, 40, participation=rule, checkpoint=c) for c in (path, None))
+    assert (resumed.x == whole.x).all()
+    np.testing.assert_array_equal(resumed.took_part, whole.took_part)
+    np.testing.assert_array_equal(whole.took_part, [rule.present(k, 5) for k in range(40)])
+
+
+def test_a_cohort_has_its_size_and_everyone_is_drawn_alike():
+    who = np.array([Cohort(3, seed=0).present(k, 8) for k in range(4000)])
+    assert (who.sum(axis=1) == 3).all()
+    np.testing.assert_allclose(who.mean(axis=0), 3 / 8, atol=0.03)
+
+
+@given(fail=st.floats(0.02, 0.5), recover=st.floats(0.05, 0.5), seed=st.integers(0, 100))
+def test_looking_back_gives_the_chain_that_walking_forwards_gives(fail, recover, seed):
+    rule, here = Bursts(fail, recover, seed=seed), np.ones(4, bool)
+    np.testing.assert_array_equal(rule.present(0, 4), here)
+    for k in range(1, 40):
+        draw = np.random.default_rng([seed, k]).random(4)
+        here = np.where(here, draw >= fail, draw >= 1 - recover)
+        np.testing.assert_array_equal(rule.present(k, 4), here)
+
+
+def test_bursts_last_as_long_as_they_should():
+    rule = Bursts(0.05, 0.2, seed=3)
+    here = np.array([rule.present(k, 40) for k in range(1500)])
+    assert 1 - here[100:].mean() == pytest.approx(0.05 / 0.25, abs=0.02)
+    lengths = []
+    for device in here.T:
+        ends = np.flatnonzero(np.diff(np.concatenate([[1], device, [1]])))
+        lengths += (ends[1::2] - ends[::2]).tolist()
+    assert np.mean(lengths) == pytest.approx(5, rel=0.1)
+
+
+def test_slow_devices_miss_the_deadline_as_often_as_the_exponential_says():
+    rule = Stragglers([0.5, 1.0, 4.0], 2.0, seed=0)
+    here = np.mean([rule.present(k, 3) for k in range(4000)], axis=0)
+    np.testing.assert_allclose(here, 1 - np.exp(-2.0 / np.array([0.5, 1.0, 4.0])), atol=0.03)
+    times = np.mean([rule.times(k, 3) for k in range(4000)], axis=0)
+    np.testing.assert_allclose(times, [0.5, 1.0, 4.0], rtol=0.06)
+
+
+def test_a_device_dies_and_returns():
+    rule = Outages(((0, 4, 7), (2, 9, None)))
+    who = np.array([rule.present(k, 3) for k in range(14)])
+    np.testing.assert_array_equal(np.flatnonzero(~who[:, 0]), [4, 5, 6])
+    np.testing.assert_array_equal(np.flatnonzero(~who[:, 2]), range(9, 14))
+    assert who[:, 1].all()
+
+
+def test_what_is_minimised_when_a_device_stays_away():
+    """Rescaled or dropped, the others' objective; with last known gradients, f with that gradient frozen."""
+    problem = make_least_squares(devices=3)
+    w, gone = problem.weights, Outages(((1, 0, None),))
+    others = problem.reweighted(np.where(np.arange(3) == 1, 1e-300, w))
+    for missing in ("rescale", "drop"):
+        history = run(GD("mean"), problem, 800, participation=Outages(gone.spans, None, missing))
+        np.testing.assert_allclose(history.x, optimum(others).x, atol=1e-7)
+    history = run(GD("mean"), problem, 800, participation=Outages(((1, 1, None),), None, "last"))
+    frozen = problem.gradients(problem.x0())[1]
+    total = (w * [1, 0, 1]) @ problem.gradients(history.x) + w[1] * frozen
+    np.testing.assert_allclose(total, 0, atol=1e-9)
+
+
+def test_last_known_gradients_need_no_lucky_rounds_and_rescaling_keeps_a_noise():
+    problem, best = make_least_squares(devices=4), None
+    best = optimum(problem).x
+    error = {
+        missing: np.linalg.norm(run(GD("mean"), problem, 1500, participation=Bernoulli(0.6, missing)).x - best)
+        for missing in ("rescale", "drop", "last")
+    }
+    assert error["last"] < 1e-9 < 1e-3 < min(error["rescale"], error["drop"])
+
+
+def test_a_gossip_device_that_is_away_stays_where_it_is():
+    problem, rule = make_least_squares(devices=4), Outages(((2, 0, None),), None, "drop")
+    method = DecentralisedGD(graph="complete")
+    state = method.start(problem.x0(), describe(problem).devices)
+    from ownstep.engines.answering import Answering
+
+    for k in range(5):
+        state = method.tell(state, Answering(problem, "drop")(method.ask(state), rule.present(k, 4)).answer)
+    assert (state.x[2] == problem.x0()).all()
+    assert (state.x[[0, 1, 3]] != 0).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Cohort(0), "at least 1, got 0"),
+        (lambda: Cohort(4).present(0, 3), "cohort of 4 is more than the 3"),
+        (lambda: Bursts(0.0, 0.5), r"fail is a probability in \(0, 1\], got 0.0"),
+        (lambda: Bursts(0.7, 0.5), "fail [+] recover <= 1, got 0.7 [+] 0.5"),
+        (lambda: Stragglers(-1.0, 1.0), "positive, one for all or one a device, got -1.0"),
+        (lambda: Stragglers(1.0, 0.0), "a deadline is positive, got 0.0"),
+        (lambda: Stragglers([1.0, 2.0], 1.0).present(0, 3), "2 typical times for 3 devices"),
+        (lambda: Outages(((0, 5, 5),)), "round of return must be a whole number of at least 6, got 5"),
+        (lambda: Outages(((7, 0, None),)).present(0, 3), "device 7, but there are only 3"),
+        (lambda: Outages((), missing="wait"), "got 'wait'"),
+        (
+            lambda: run(DecentralisedGD(), make_least_squares(), 2, participation=Bernoulli(0.5, "last")),
+            "missing='last' needs a server",
+        ),
+    ],
+)
+def test_bad_input_is_quoted(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()

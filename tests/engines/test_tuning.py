@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ownstep.engines import Bernoulli, describe, run, tune
+from ownstep.errors import InvalidInput
+from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM
+from ownstep.problems import optimum
+
+from ..conftest import make_logistic
+
+GRID = {"client_step": (0.1, 0.5, 2.0), "momentum": (0.0, 0.9)}
+
+
+def test_the_whole_grid_is_tried_and_the_best_wins(small_logistic):
+    tuned = tune(FedAvgM(), small_logistic, 40, grid=GRID)
+    tried = {settings: value for settings, _, value in tuned.trials}
+    assert len(tried) == 6
+    final = {
+        settings: run(FedAvgM(dict(settings)["client_step"], momentum=dict(settings)["momentum"]), small_logistic, 40)
+        for settings in tried
+    }
+    assert tuned.settings == min(final, key=lambda s: final[s].value[-1])
+    assert tuned.rounds_spent == sum(h.rounds for h in final.values()) == 240
+    assert tuned.method == FedAvgM(dict(tuned.settings)["client_step"], momentum=dict(tuned.settings)["momentum"])
+    assert tuned.to_dict()["rounds_spent"] == 240
+
+
+def test_a_target_makes_it_a_race_in_which_losers_stop_early(small_logistic):
+    best = optimum(small_logistic).value
+    target = best + 1e-4 * (small_logistic.value(small_logistic.x0()) - best)
+    tuned = tune(FedAvg(), small_logistic, 500, target=target)
+    fewest = run(tuned.method, small_logistic, 500, target=target).rounds
+    for settings, rounds, _ in tuned.trials:
+        alone = run(FedAvg(dict(settings)["client_step"]), small_logistic, 500, target=target)
+        assert alone.value[-1] > target or alone.rounds >= fewest
+        assert rounds <= alone.rounds or alone.value[-1] > target
+    assert tuned.rounds_spent < 500 * len(tuned.trials)
+
+
+def test_a_budget_is_kept_and_the_seed_decides(small_logistic):
+    first, same, other = (tune(FedAdam(), small_logistic, 15, budget=9, seed=s) for s in (0, 0, 1))
+    assert first == same
+    assert len(first.trials) == len({s for s, _, _ in first.trials}) == 9
+    assert first.trials != other.trials
+    wide = tune(FedAdam(), small_logistic, 15)
+    assert len(wide.trials) == 81
+    assert min(v for _, _, v in wide.trials) <= min(v for _, _, v in first.trials)
+
+
+@pytest.mark.parametrize("name", [n for n, kind in METHODS.items() if hasattr(kind, "search_space")])
+def test_every_search_space_holds_settings_the_method_takes_and_some_that_work(name):
+    problem = make_logistic()
+    method = METHODS[name]()
+    space = method.search_space(describe(problem).devices)
+    tuned = tune(method, problem, 12, budget=8)
+    assert set(dict(tuned.settings)) == set(space)
+    assert np.isfinite(run(tuned.method, problem, 12).value[-1])
+    assert run(tuned.method, problem, 12).value[-1] < problem.value(problem.x0())
+
+
+def test_tuning_knows_who_is_absent(small_logistic):
+    rule = Bernoulli(0.5, seed=1)
+    tuned = tune(FedAvg(), small_logistic, 20, participation=rule)
+    values = {s: v for s, _, v in tuned.trials}
+    assert values[tuned.settings] == run(tuned.method, small_logistic, 20, participation=rule).best_value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: tune(GD(), p, 5), "no search space of its own"),
+        (lambda p: tune(GD(), p, 5, grid={}), "a grid needs a value for every parameter"),
+        (lambda p: tune(GD(), p, 5, grid={"step": ()}), "a grid needs a value"),
+        (lambda p: tune(GD(), p, 5, grid={"step": (0.1,)}, budget=0), "at least 1, got 0"),
+    ],
+)
+def test_bad_input_is_quoted(small_logistic, call, message):
+    with pytest.raises(InvalidInput, match=message):
+        call(small_logistic)

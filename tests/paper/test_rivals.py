@@ -1,0 +1,144 @@
+"""The appendix's comparisons: quick forms end to end, and verdicts that follow from the numbers alone."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ownstep import paper
+from ownstep.engines import TimeModel, price, run
+from ownstep.methods import GD, FedAdam, GradientTracking, OwnStep
+from ownstep.paper import _contest, _mnist, _trend, fedopt, gossip, participation
+
+from ..conftest import needs
+
+WORDS = ("holds", "holds partly", "does not hold here")
+
+
+@pytest.mark.parametrize("name", ["gossip", "fedopt", "participation", "dirichlet", "devices"])
+def test_quick_run_writes_data_figure_and_verdict(name, tmp_path):
+    report = paper.conduct(name, tmp_path, quick=True, progress=False)
+    assert report["verdict"]["verdict"] in WORDS
+    saved = json.loads((tmp_path / f"{name}-quick/result.json").read_text())
+    assert all(set(row) == {"what", "paper", "ours", "why"} for row in saved["settings"])
+    assert (tmp_path / f"{name}-quick/figure.svg").stat().st_size > 10_000
+    again = paper.load_experiment(name).verdict(saved["result"])
+    assert again == report["verdict"]  # from what was written, nothing else
+
+
+def test_two_classes_a_device_are_two_classes_a_device():
+    for devices in (5, 20):
+        setting = _mnist.problem(True, 0, _mnist.two_classes(devices, 0))
+        problem = setting.problem
+        kinds = [len(np.unique(problem._y[problem.block(i)])) for i in range(devices)]
+        assert max(kinds) <= (2 if devices == 5 else 4)
+        assert np.median(kinds) == 2
+    L = _mnist.problem(True, 0, _mnist.two_classes(5, 0)).plan.devices.L
+    assert L.max() / L.min() < 2
+
+
+@needs("mnist")
+def test_the_network_takes_the_same_place():
+    """Three images a class and two draws: enough to see that everything fits, not to measure."""
+    pytest.importorskip("torch")
+    setting = _mnist.network(0, _mnist.two_classes(5, 0), per_class=3, draws=2, test=50, device="cpu")
+    rivals = {"FedAdam": FedAdam(0.1, 0.01), "gradient tracking": GradientTracking()}
+    arm = _contest.contest(setting, rivals, {}, 2, (0.9,), 0)
+    assert {row["method"] for row in arm["rows"]} >= {"Algorithm 1", "FedAdam", "gradient tracking", "GD tuned"}
+    assert json.loads(json.dumps(arm)) == arm
+    assert all(0 <= row["accuracy"]["test"] <= 1 for row in arm["rows"])
+
+
+def test_accuracy_and_sizes_are_those_of_the_data():
+    setting = _mnist.problem(True, 0, _mnist.dirichlet(5, 0.1, 0))
+    chance = setting.accuracy(np.zeros(setting.problem.dim))
+    assert chance["train"] == pytest.approx(0.1, abs=0.02)
+    assert sum(setting.data_bytes) == (1797 - 360) * 64
+    better = setting.accuracy(run(GD("true"), setting.problem, 100, devices=setting.plan.devices).x)
+    assert better["test"] > 0.85
+
+
+def arm(**rounds):
+    searched = {"rounds_spent": 10}
+    return {
+        "rows": [
+            {
+                "method": name,
+                "rounds": dict(zip(("0.1", "0.01"), counts, strict=True)),
+                "search": searched if "tuned" in name else None,
+                "stopped": "",
+                "accuracy": {"test": 0.9},
+            }
+            for name, counts in {
+                _contest.OURS: (10, 20),
+                _contest.OURS_TUNED: (5, 10),
+                _contest.POOLED: (99, 99),
+                **{k.replace("_", " "): v for k, v in rounds.items()},
+            }.items()
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("rounds", "word"),
+    [
+        ({"FedAdam": (20, 40), "FedAdam_tuned": (10, None)}, "holds"),
+        ({"FedAdam": (20, 40), "FedAdam_tuned": (4, 40)}, "holds partly"),
+        ({"FedAdam": (10, 20), "FedAdam_tuned": (1, 1)}, "does not hold here"),
+        ({"FedAdam": (10, 20), "Other": (500, 500)}, "does not hold here"),
+    ],
+)
+def test_the_verdict_counts_the_rivals_of_the_claim(rounds, word):
+    assert fedopt.verdict({"arms": {"x": arm(**rounds)}})["verdict"] == word
+
+
+def test_a_tuned_rival_is_met_by_tuned_steps_and_one_that_never_arrives_has_lost():
+    made = arm(FedAdam_tuned=(5, None), FedYogi=(None, None))
+    assert _contest.speed_up(made, "FedAdam tuned", _contest.OURS_TUNED) == [1, np.inf]
+    assert _contest.speed_up(made, "FedYogi") == [np.inf, np.inf]
+    assert _contest.speed_up(made, "FedYogi", "FedYogi") == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "word"),
+    [((1, 1.2, 1.5), "holds"), ((1, 1.6, 1.5), "holds partly"), ((1, 1.0, 1.04), "does not hold here")],
+)
+def test_a_trend_has_to_rise_at_every_step(ratios, word):
+    def runs(ratio):
+        return [{"gain": 1.0, "rounds": {_contest.OURS: 100, _contest.POOLED: 100 * ratio, _trend.MATCHED: 100}}]
+
+    arms = [{"value": float(i), "runs": runs(r)} for i, r in enumerate(ratios)]
+    assert _trend.verdict({"level": 0.1, "arms": arms}, "N", rising=True)["verdict"] == word
+    assert _trend.verdict({"level": 0.1, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
+
+
+@pytest.mark.parametrize(
+    ("rounds", "word"), [((15, 30), "holds"), ((15, 40), "holds partly"), ((16, None), "does not hold here")]
+)
+def test_robust_means_a_bounded_slowdown(rounds, word):
+    def one(name, p, counts):
+        here = {
+            "rounds": dict(zip(("0.1", "0.01"), counts, strict=True)), "final_gap": 0.1, "share_present": p,
+            "accuracy": {"test": 0.9},
+        }  # fmt: skip
+        return {"name": name, "p": p, "methods": {_contest.OURS: here, _contest.POOLED: here}}
+
+    arms = [one("p = 1, rescale", 1.0, (10, 20)), one("p = 0.7, rescale", 0.7, rounds)]
+    result = {"levels": [0.1, 0.01], "arms": [*arms, one("p = 0.7, drop", 0.7, (None, None))]}
+    assert participation.verdict(result)["verdict"] == word
+
+
+def test_what_moving_the_data_would_cost_is_a_call_away():
+    setting = _mnist.problem(True, 0, _mnist.dirichlet(5, 0.1, 0))
+    histories = {
+        name: run(method, setting.problem, 150, devices=setting.plan.devices)
+        for name, method in {"Algorithm 1": OwnStep(), "GD": GD("true")}.items()
+    }
+    model = TimeModel(latency=0.05, up=1e5, down=1e6, compute=0.01)
+    rows = price(histories, setting.optimum, 0.3, model, setting.data_bytes, "GD", 0.02)
+    assert [row["name"] for row in rows] == ["Algorithm 1", "GD", "data moved, GD"]
+    # 92 kB of digits against 5 x 5 kB a round: here moving the data is far cheaper, and the model says so
+    assert rows[2]["seconds"] < rows[0]["seconds"]
+    assert gossip.DEVICES == 5
