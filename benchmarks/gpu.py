@@ -36,6 +36,10 @@ def say(text: str) -> None:
     print(f"[{time.monotonic() - BEGAN:6.1f} s] {text}", flush=True)
 
 
+def seeds(asked: argparse.Namespace) -> range:
+    return range(asked.first_seed, asked.first_seed + asked.seeds)
+
+
 def provenance(asked: argparse.Namespace) -> dict[str, Any]:
     gpu = asked.device == "cuda"
     return {
@@ -47,7 +51,7 @@ def provenance(asked: argparse.Namespace) -> dict[str, Any]:
         "numpy": np.__version__,
         "commit": asked.commit,
         "precision": asked.precision,
-        "seeds": list(range(asked.first_seed, asked.first_seed + asked.seeds)),
+        "seeds": list(seeds(asked)),
         "arguments": {k: str(v) for k, v in vars(asked).items()},
     }
 
@@ -76,7 +80,7 @@ def mnist(asked: argparse.Namespace, per_class: int | None, name: str, constants
     tiny = {"rounds": 6, "switch": 4, "draws": 2, "samples": 2, "test": 100, "looks": 2} if asked.tiny else {}
     options: dict[str, Any] = {"draws": asked.draws or 1000, "rounds": asked.rounds or 1000} | tiny
     result = mnist_experiment.experiment(
-        d["images"], d["labels"], d["test_images"], d["test_labels"], range(asked.first_seed, asked.first_seed + asked.seeds),
+        d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked),
         per_class=5 if asked.tiny else per_class, constants=constants, device=asked.device,
         clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, name, r), **options,
     )  # fmt: skip
@@ -93,7 +97,7 @@ def cifar10(asked: argparse.Namespace) -> None:
     constants = tuple(asked.constants.split(",")) if asked.constants else ("paper",)
     layout = asked.layout or fastest_layout(asked, 4 * asked.seeds * len(constants))
     result = cifar_experiment.experiment(
-        d["images"], d["labels"], d["test_images"], d["test_labels"], range(asked.first_seed, asked.first_seed + asked.seeds), constants=constants,
+        d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked), constants=constants,
         layout=layout, device=asked.device, clock=neural.Clock(asked.seconds), say=say, **options,
     )  # fmt: skip
     write(asked, "gpu-cifar10.json", result)
@@ -125,7 +129,7 @@ def sst2(asked: argparse.Namespace) -> None:
     options |= {"rounds": 3, "draws": 2, "samples": 2} if asked.tiny else {}
     name = f"gpu-{asked.encoder}.json"
     result = sst2_experiment.experiment(
-        encoder.eval(), ids, labels, test_ids, test_labels, range(asked.first_seed, asked.first_seed + asked.seeds),
+        encoder.eval(), ids, labels, test_ids, test_labels, seeds(asked),
         constants=tuple((asked.constants or "power").split(",")), device=asked.device,
         autocast=torch.bfloat16 if asked.precision == "bf16" else None, clock=neural.Clock(asked.seconds), say=say,
         keep=lambda r: write(asked, name, r), **options,

@@ -39,9 +39,13 @@ def test_a_rule_is_a_function_of_its_arguments(data, rule):
     rows, labels, seed = data
     first, second = (partition.make(rule, rows, labels, 2, seed) for _ in range(2))
     assert (first.device_of == second.device_of).all()
-    if rule in RANDOM_RULES:
-        other = partition.make(rule, rows, labels, 2, seed + 1)
-        assert not (first.device_of == other.device_of).all()
+
+
+@pytest.mark.parametrize("rule", RANDOM_RULES)
+def test_another_seed_is_another_partition(rule):
+    labels = np.arange(200) % 3
+    first, other = (partition.make(rule, np.ones((200, 1)), labels, 4, seed) for seed in (0, 1))
+    assert not (first.device_of == other.device_of).all()
 
 
 def test_by_label_gives_whole_classes():

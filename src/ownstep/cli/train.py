@@ -11,8 +11,8 @@ import typer
 
 from ownstep import partition as partitions
 from ownstep.checks import whole_number
+from ownstep.cli.choose import choose_method
 from ownstep.cli.common import Alpha, Count, Json, Seed, Split, console, emit, show_plan
-from ownstep.cli.run import _method as make_method
 from ownstep.data import load
 from ownstep.engines import describe, run
 from ownstep.errors import InvalidInput, OwnstepError, unknown_name
@@ -46,7 +46,7 @@ def train(
     penalty: PenaltyText = "none",
     step: Annotated[str | None, typer.Option(help="For gd and the like: mean, true, matched or a number.")] = None,
     switch: Annotated[str | None, typer.Option(help="For own_step: plateau, never, at:ROUND or norm:EPS.")] = None,
-    weights: Annotated[str, typer.Option(help="For own_step: samples or uniform.")] = "samples",
+    weights: Annotated[str | None, typer.Option(help="For own_step: samples or uniform.")] = None,
     draws: Annotated[int, typer.Option(help="Draws of --smoothness differences.")] = 200,
     scale: Annotated[float, typer.Option(help="Region of the draws: parameters from N(0, SCALE^2).")] = 0.05,
     samples: Annotated[int, typer.Option(help="Samples a device that the smoothness is measured on.")] = 50,
@@ -66,7 +66,7 @@ def train(
     Example: ownstep train --data mnist --model cnn --partition by_label --devices 5 --smoothness differences
     """
     whole_number("--every", every, 1)
-    chosen = make_method(method, step, switch, weights)
+    chosen = choose_method(method, {"step": step, "switch": switch, "weights": weights})
     problem, test = build(data, model, partition, devices, batch, penalty, rows, alpha, encoder, device, seed, out)
     made = describe(problem, measured(problem, smoothness, draws, scale, samples, seed))
     accuracies: dict[int, float] = {}

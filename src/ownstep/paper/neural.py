@@ -128,22 +128,26 @@ def interval(values: Sequence[float], seed: int = 0, times: int = 2000) -> tuple
 
 def judge(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Does Algorithm 1 need fewer rounds than GD at 1/L-bar in every arm, beyond the spread of the runs?"""
-    words, findings = [], []
+    words: dict[str, str] = {}
+    findings: list[str] = []
     for name, arm in arms.items():
         ratios = [r for r in (speed_up(run) for run in arm["runs"]) if r is not None]
         if not ratios:
             findings.append(f"{name}: a method diverged in every run, so nothing can be compared")
-            words.append("does not hold here")
+            words[name] = "does not hold here"
+            continue
+        if len(ratios) < 2:
+            findings.append(f"{name}: one run, ratio {ratios[0]:.2f}; shown, but too little to judge by")
             continue
         mean, low, high = interval(ratios)
-        words.append("holds" if low > WORTHWHILE else "does not hold here" if high <= WORTHWHILE else "holds partly")
+        words[name] = "holds" if low > WORTHWHILE else "does not hold here" if high <= WORTHWHILE else "holds partly"
         findings.append(_finding(name, arm, mean, low, high))
-    whole = words[0] if len(set(words)) == 1 else "holds partly"
+    whole = next(iter(words.values())) if len(set(words.values())) == 1 else "holds partly"
     return {
         "verdict": whole,
         "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to the worse of their final training losses: "
         f"holds where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g}, does not where it lies below; "
-        f"arms: {', '.join(f'{n} {w}' for n, w in zip(arms, words, strict=True))}",
+        f"arms of two runs or more: {', '.join(f'{n} {w}' for n, w in words.items())}",
         "findings": findings,
     }
 
