@@ -26,7 +26,7 @@ from ownstep.pep.solve import LARGE, Solution, blocks, limits, objective, solve
 from ownstep.pep.symbolic import Trace, trace
 from ownstep.plan import Devices
 
-MARGINS = (7e-10, 1e-9, 2e-9, 6e-9, 2e-8, 1e-7)
+MARGINS = (1e-9, 2e-9, 6e-9, 2e-8, 1e-7)
 """How far inside their sets solutions are asked to be; the next one is tried where a proof came out short."""
 
 MOST_SOLVES = 6
@@ -267,7 +267,7 @@ class _Search:
         """One solve and its check; keeps the best proof and the worst instance."""
         failure = "it was not called"
         scaling = len(self.gram.columns) > LARGE or bool(blocks(self.gram))
-        first = max(self.margin - 1, int(len(self.gram.columns) > LARGE))
+        first = max(self.margin - 1, 0)
         tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10
         for margin in range(first, len(MARGINS)):
             self.margin = margin
