@@ -14,25 +14,35 @@ from ownstep.errors import OwnstepError
 from ownstep.methods.base import Method
 from ownstep.pep import symmetry as alike
 from ownstep.pep.assemble import Conditions, conditions
-from ownstep.pep.certificate import Certificate, Proof, certificate, repair
+from ownstep.pep.certificate import Certificate, Proof, certificate, repair, slacks
 from ownstep.pep.classes import check
 from ownstep.pep.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
 from ownstep.pep.gram import build
 from ownstep.pep.instance import Instance, recover
+from ownstep.pep.polish import polish
 from ownstep.pep.quadratic import worst_quadratic
 from ownstep.pep.scales import tilt_moves
-from ownstep.pep.solve import Solution, limits, objective, solve
+from ownstep.pep.solve import LARGE, Solution, blocks, limits, objective, solve
 from ownstep.pep.symbolic import Trace, trace
 from ownstep.plan import Devices
 
-MARGINS = (5e-10, 2e-9, 6e-9, 2e-8, 1e-7)
+MARGINS = (1e-9, 2e-9, 6e-9, 2e-8, 1e-7)
 """How far inside their sets solutions are asked to be; the next one is tried where a proof came out short."""
 
 MOST_SOLVES = 6
 """Times to come back for more conditions at most; what is still missing then would take hundreds."""
 
+LONG = 60
+"""Rounds from which the core conditions alone are not tried: they are too weak there, and take seconds."""
+
+STEPS = 10
+"""Quadratic programs to polish an instance with, at most."""
+
 LAST = -1
 """Stands for the last point among the hubs, as its number differs from one K to the next."""
+
+FIRST = 1
+"""The triple at x^0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +120,7 @@ def worst_case(
     *,
     tolerance: float = 1e-5,
     symmetry: bool = True,
-    patience: float = 5.0,
+    patience: float = 15.0,
 ) -> Bound:
     """The largest error ``method`` can make in ``rounds`` rounds, over all functions of the devices' classes.
 
@@ -149,7 +159,7 @@ def curve(
     metric: str = "value",
     *,
     tolerance: float = 1e-5,
-    patience: float = 5.0,
+    patience: float = 15.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Bound]:
     """Worst cases after K = 0, 1, ..., ``rounds`` rounds.
@@ -206,39 +216,65 @@ class _Search:
         if self.target.size == 0:
             return self._always_zero()
         last = self.gram.final_value or self.path.rounds
-        promising = [last, *turning_points(self.path)]
-        chosen = [last if h == LAST else h for h in hubs]
+        promising = [last, FIRST, *turning_points(self.path)]
+        chosen = [last if h == LAST else h for h in hubs] or [last] * (self.path.rounds > LONG)
         every = all_pairs(self.gram)
         pairs = Pairs(core_pairs(self.gram))
+        self.core = len(pairs)
         for known in chosen:
             pairs.add(hub_pairs(self.gram, known))
         for attempt in range(MOST_SOLVES):
+            began = time.perf_counter()
             try:
                 found = self._solve(conditions(self.gram, pairs.array()))
             except OwnstepError:
                 if self.best is None:
                     raise
                 break  # a larger problem that fails takes nothing away from the bound already proved
+            solving = time.perf_counter() - began
             if attempt == 0 and self._gap() > tolerance:
                 self._replay(worst_quadratic(self.path, self.gram, self.target, self.r0, self.rstar))
-            if self._gap() <= tolerance or time.perf_counter() - self.began > patience:
+            if chosen and not blocks(self.gram) and self._gap() > tolerance:
+                self._polish(found, tolerance, patience)
+            # more conditions make the next solve longer than this one
+            if self._gap() <= tolerance or time.perf_counter() - self.began + 1.5 * solving > patience:
                 break
             hub = next((h for h in promising if h not in chosen), worst_point(self.gram, found, chosen))
-            more = every if len(every) <= SMALL or hub is None else hub_pairs(self.gram, hub)
-            if not pairs.add(more):
+            new = [last, FIRST] if not chosen else [] if hub is None else [hub]
+            self.margin *= bool(chosen)  # what the core conditions alone took says nothing about more of them
+            before = len(pairs)
+            for point in new:
+                pairs.add(hub_pairs(self.gram, point))
+            if len(every) <= SMALL or not new:
+                pairs.add(every)
+            if len(pairs) == before:
                 break
-            if hub is not None:
-                chosen.append(hub)
+            chosen += new
         return self._bound(tolerance, tuple(LAST if h == last else h for h in chosen))
+
+    def _polish(self, found: Solution, tolerance: float, patience: float) -> None:
+        """Improve the instance, step by step, until it meets the proof or time is up."""
+        assert self.best is not None
+        proof, rows = self.best
+        slack = slacks(self.gram, rows, self.target, self.radii, proof.limits, proof.multipliers)[0]
+        start = (self.gram, self.target, found, rows, proof, slack)
+        for better in polish(*start, r0=self.r0, rstar=self.rstar, steps=STEPS):
+            self._replay(better)
+            if self._gap() <= tolerance or time.perf_counter() - self.began > patience:
+                break
 
     def _solve(self, rows: Conditions) -> Solution:
         """One solve and its check; keeps the best proof and the worst instance."""
         failure = "it was not called"
-        for margin in range(max(self.margin - 1, 0), len(MARGINS)):
+        scaling = len(self.gram.columns) > LARGE or bool(blocks(self.gram))
+        first = max(self.margin - 1, 0)
+        tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10
+        for margin in range(first, len(MARGINS)):
             self.margin = margin
             self.solves += 1
+            problem = (self.gram, rows, self.target, self.radii)
             try:
-                found = solve(self.gram, rows, self.target, self.radii, margin=MARGINS[margin])
+                found = solve(*problem, margin=MARGINS[margin], tolerance=tolerance, scaling=scaling or margin > first)
             except OwnstepError as error:
                 failure = str(error)
                 continue
@@ -250,7 +286,8 @@ class _Search:
             raise OwnstepError(f"the semidefinite solver failed: {failure}")
         if self.best is None or proof.bound < self.best[0].bound:
             self.best = (proof, rows)
-        self._replay(found)
+        if self.path.rounds <= LONG or blocks(self.gram):
+            self._replay(found)  # otherwise polishing begins with its few directions that matter
         self.status = found.status
         return found
 
@@ -277,7 +314,8 @@ class _Search:
 
     def _gap(self) -> float:
         assert self.best is not None
-        assert self.worst is not None
+        if self.worst is None:
+            return math.inf
         upper = self.best[0].bound
         return (upper - self.worst.error) / upper if upper > 0 else 0.0
 

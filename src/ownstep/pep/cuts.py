@@ -2,9 +2,9 @@
 
 Leaving conditions out can only raise the maximum, so any choice gives a valid upper bound. Conditions between
 neighbouring rounds and with the optima keep the dual matrix banded. All conditions of a single point, a *hub*, add only
-that point's few columns to the border of the band, so hubs keep the cost linear in K. The last point is the first hub
-to try, as the metric lives there, then those where the method changes its steps, then those that take part in most of
-what is broken. Small problems take all conditions at once.
+that point's few columns to the border of the band, so hubs keep the cost linear in K. The last point and the start
+are the first hubs to try, as the metric and the radius live there, then those where the method changes its steps, then
+those that take part in most of what is broken. Small problems take all conditions at once.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ class Pairs:
         before = len(self._all)
         self._all.update(dict.fromkeys(map(tuple, more.tolist())))
         return len(self._all) - before
+
+    def __len__(self) -> int:
+        return len(self._all)
 
     def array(self) -> Index:
         """All of them, as rows."""

@@ -1,0 +1,69 @@
+"""Polishing: the instance meets every interpolation condition, errs more than before, and meets the proof."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ownstep import pep
+from ownstep.methods import At, OwnStep
+from ownstep.pep.assemble import conditions
+from ownstep.pep.bound import _Search
+from ownstep.pep.certificate import repair, slacks
+from ownstep.pep.cuts import core_pairs
+from ownstep.pep.gram import build
+from ownstep.pep.polish import _Problem, polish
+from ownstep.pep.solve import limits, objective, solve
+from ownstep.pep.symbolic import trace
+
+DEVICES = pep.repeated((1 / 3, 3.0), 0.1)
+
+
+@pytest.mark.parametrize(("r0", "rstar"), [(1.0, 0.05), (10.0, 1.0)])
+def test_forty_rounds_are_enclosed(r0, rstar) -> None:
+    bound = pep.worst_case(OwnStep(At(20)), DEVICES, 40, r0, rstar)
+    assert 0 <= bound.gap <= 1e-5
+    assert bound.upper == pytest.approx({1.0: 1.876389e-5, 10.0: 4.96613e-3}[r0], rel=1e-5)
+
+
+def test_polishing_repairs_what_the_core_conditions_leave_broken(monkeypatch) -> None:
+    monkeypatch.setattr("ownstep.pep.polish.LITTLE", 0.0)
+    rounds, r0, rstar = 12, 1.0, 0.3
+    method = OwnStep(At(6))
+    search = _Search(method, DEVICES, trace(method, DEVICES, rounds), r0, rstar, "value", True)
+    search.gram = gram = build(search.path, search.groups, r0, rstar, evaluate_final=True, local_optima=True)
+    search.target, search.radii = objective(gram, "value", True), limits(gram, r0, rstar)
+    rows = conditions(gram, core_pairs(gram))
+    found = solve(gram, rows, search.target, search.radii, margin=1e-8)
+    proof = repair(gram, rows, search.target, search.radii, found)
+    slack = slacks(gram, rows, search.target, search.radii, proof.limits, proof.multipliers)[0]
+    problem = _Problem(gram, search.target, r0, rstar)
+    errors, broken = [], []
+    for better in polish(gram, search.target, found, rows, proof, slack, r0=r0, rstar=rstar, steps=60):
+        search._replay(better)
+        errors.append(search.worst.error)
+        size, directions = np.linalg.eigh(better.gram)
+        thin = directions[:, -4:] * np.sqrt(np.maximum(size[-4:], 0.0))
+        broken.append(max(problem.left(thin, better.values).max(), problem.outside(thin).max()))
+    assert broken[0] > 1e-6
+    assert broken[-1] <= 1e-8
+    assert errors[0] < errors[-1] <= proof.bound
+    worst = search.worst
+    at = np.vstack([worst.points, np.zeros(worst.dimension), *(loss.minimiser for loss in worst.losses)])
+    for loss, L in zip(worst.losses, (1 / 3, 3.0), strict=True):
+        values, gradients = zip(*(loss.both(x) for x in at), strict=True)
+        assert pep.interpolation_gaps(at, np.array(gradients), np.array(values), 0.1, L).min() >= -1e-9
+
+
+def test_slopes_are_derivatives() -> None:
+    method, rng = OwnStep(At(2)), np.random.default_rng(0)
+    search = _Search(method, DEVICES, trace(method, DEVICES, 3), 1.0, 0.5, "value", True)
+    gram = build(search.path, search.groups, 1.0, 0.5, evaluate_final=True, local_optima=True)
+    problem = _Problem(gram, objective(gram, "value", True), 1.0, 0.5)
+    n, free = len(gram.columns), len(gram.value_scale)
+    thin, values = rng.standard_normal((n, 2)), rng.standard_normal(free)
+    move, lift = rng.standard_normal((n, 2)), rng.standard_normal(free)
+    chosen = problem.left(thin, values) > -1e8
+    ahead, behind = (problem.left(thin + h * move, values + h * lift)[chosen] for h in (1e-3, -1e-3))
+    predicted = problem.slopes(thin, chosen) @ np.concatenate([move.T.ravel(), lift])
+    np.testing.assert_allclose((ahead - behind) / 2e-3, predicted, rtol=1e-8, atol=1e-8)  # exact: they are quadratic
