@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-EXTRAS := test,pepit
+EXTRAS := test,pepit,torch
 
 # Small products are slower on many threads, and the tests already use every core.
 export OMP_NUM_THREADS ?= 1

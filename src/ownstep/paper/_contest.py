@@ -154,12 +154,12 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
             findings.append(f"{name}: {_priced(arm['price'])}")
     won = {kind: sum(r > more for r in found) for kind, found in cells.items()}
     total, count = sum(won.values()), sum(map(len, cells.values()))
-    word = "holds" if total == count else "holds partly" if 4 * total >= count else "does not hold here"
+    word = "holds" if total == count else "holds partly" if total else "does not hold here"
     return {
         "verdict": word,
         "rule": f"Algorithm 1 needs fewer rounds by more than {more:g}x in {won['as set']} of {len(cells['as set'])} "
         f"cells (rival x level) against rivals as set, and in {won['tuned']} of {len(cells['tuned'])} when both sides "
-        "are tuned; partly from a quarter of the cells on",
+        "are tuned; partly as soon as it is one",
         "findings": findings,
     }
 
