@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-EXTRAS := test,pepit,torch
+EXTRAS := test,pepit,torch,flower
 
 # Small products are slower on many threads, and the tests already use every core.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Flower reports its use unless told not to.
+export FLWR_TELEMETRY_ENABLED ?= 0
 
 .PHONY: demo test lint install benchmarks clean
 

@@ -235,6 +235,8 @@ class _Run:
                 stopped = f"f(x) is {value[-1]:.4g} at round {wrong[0]}: the step is too long"
             n = len(value)
             watch = getattr(state, "watch", Watch())
+            # each device sends one vector and its loss, and receives one vector and its coefficient
+            traffic = len(job.devices) * (job.problem.dim * self.stack.x.element_size() + 8)
             x = to_numpy(job.method.point(state))
             columns = {
                 "value": value,
@@ -242,8 +244,8 @@ class _Run:
                 "phase": np.array([*self.phases[m][: n - 1], "end"], dtype="U6"),
                 "step": np.array([*self.steps[m][: n - 1], np.nan]),
                 "participants": np.array([len(job.devices)] * (n - 1) + [0]),
-                "bytes_up": np.zeros(n, np.int64),
-                "bytes_down": np.zeros(n, np.int64),
+                "bytes_up": np.array([traffic] * (n - 1) + [0]),
+                "bytes_down": np.array([traffic] * (n - 1) + [0]),
                 "seconds": np.full(n, pace),
             }
             settings = {

@@ -5,16 +5,18 @@ from __future__ import annotations
 from ownstep.errors import InvalidInput, unknown_name
 from ownstep.methods.adaptive import FedAdagrad, FedAdam
 from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
-from ownstep.methods.descent import GD, STEPS, HeavyBall, Nesterov
+from ownstep.methods.descent import GD
 from ownstep.methods.extra import EXTRA, NIDS
 from ownstep.methods.fedopt import FedAvg, FedAvgM
 from ownstep.methods.fedprox import FedProx
 from ownstep.methods.gossip import DecentralisedGD, GradientTracking
 from ownstep.methods.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.mixing import Mixing
+from ownstep.methods.momentum import HeavyBall, Nesterov
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.scaffold import Scaffold
+from ownstep.methods.steps import STEPS
 from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
 from ownstep.methods.yogi import FedYogi
 

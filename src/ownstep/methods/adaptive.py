@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from ownstep.errors import InvalidInput, unknown_name
 from ownstep.methods.base import Vector
-from ownstep.methods.descent import check_positive
 from ownstep.methods.server import FedOpt, ServerState
+from ownstep.methods.steps import check_positive
 from ownstep.plan import Devices
 
 HALF_POWERS = tuple(10 ** (e / 2) for e in range(-6, 3))

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ownstep.errors import unknown_name
 from ownstep.methods.base import Answer, Ask, Progress, Vector, alike
-from ownstep.methods.descent import check_positive, octaves
 from ownstep.methods.graphs import mixing_matrix
 from ownstep.methods.mixing import Mixing, among
+from ownstep.methods.steps import check_positive, octaves
 from ownstep.plan import Devices
 
 STEPS = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from ownstep.checks import whole_number
 from ownstep.methods.base import Answer, Ask, LocalWork, Progress, Vector, alike
-from ownstep.methods.descent import check_positive, check_step, octaves, resolve_step
+from ownstep.methods.steps import check_positive, check_step, octaves, resolve_step
 from ownstep.plan import Devices
 
 

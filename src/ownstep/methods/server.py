@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from ownstep.checks import whole_number
 from ownstep.methods.base import Answer, Ask, LocalWork, Progress, Vector
-from ownstep.methods.descent import check_positive, check_step, octaves, resolve_step
+from ownstep.methods.steps import check_positive, check_step, octaves, resolve_step
 from ownstep.plan import Devices
 
 
