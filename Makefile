@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := test,pepit,torch,flower
 
 # Small products are slower on many threads, and the tests already use every core.
@@ -13,7 +15,7 @@ export FLWR_TELEMETRY_ENABLED ?= 0
 
 .PHONY: demo test lint install benchmarks clean
 
-demo: $(INSTALLED)
+demo: $(CORE)
 	$(BIN)/ownstep demo
 
 test: lint
@@ -29,10 +31,15 @@ install: $(INSTALLED)
 benchmarks: $(INSTALLED)
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-$(INSTALLED): pyproject.toml constraints.txt
+# The demo needs the library alone; the tests also torch, PEPit and Flower.
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ownstep needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	$(PIP) -e .
+	touch $@
+
+$(INSTALLED): $(CORE)
+	$(PIP) -e '.[$(EXTRAS)]'
 	touch $@
 
 clean:
