@@ -71,5 +71,7 @@ def test_it_warns_when_it_has_not_converged():
     rows, labels = load_breast_cancer(return_X_y=True)
     with pytest.warns(ConvergenceWarning, match="Scale the features"):
         OwnStepClassifier(max_iter=3).fit(rows, labels)
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        OwnStepClassifier(devices=0).fit(rows, labels)
     with pytest.raises(ValueError, match="C must be positive, got -1"):
         OwnStepClassifier(C=-1).fit(rows, labels)

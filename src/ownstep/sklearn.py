@@ -33,7 +33,7 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     partition : ``"by_norm"``, ``"by_eigenvalue"``, ``"by_label"``, ``"dirichlet"``, ``"shards"``, ``"iid"``, or the
-        device index of every sample as an array.
+        device index of every sample as an array (which then fits one set of samples only, so no cross-validation).
     devices : how many devices; None takes two, or one a class for ``by_label``. More than the split can fill is
         cut down to what it can.
     C : inverse strength of the L2 term.
@@ -128,8 +128,9 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.partition, str):
             return partitions.given(self.partition)
         most = len(self.classes_) if self.partition == "by_label" else X.shape[0]
-        wanted = most if self.devices is None and self.partition == "by_label" else self.devices or 2
-        return partitions.make(self.partition, X, codes, min(wanted, most), self.random_state)
+        usual = most if self.partition == "by_label" else min(2, most)
+        wanted = usual if self.devices is None else min(self.devices, most)
+        return partitions.make(self.partition, X, codes, wanted, self.random_state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -137,7 +137,9 @@ def test_a_damaged_file_is_refused_by_hash(server, tmp_path, monkeypatch):
     toy = source(Remote("toy/toy.bin", sha(CONTENT), (f"{server.url}/toy.bin",)))
     with pytest.raises(OwnstepError, match=r"toy.bin' is damaged: its sha256 is .* its authors' is"):
         fetch.read(toy, toy.files[0])
+    assert not (fetch.cache_folder() / "toy/toy.bin").exists()  # so that the next try fetches it again
     server.files["/toy.bin"] = CONTENT
+    assert fetch.fetch(toy)[0].read_bytes() == CONTENT
     assert fetch.fetch(toy, force=True)[0].read_bytes() == CONTENT
     mine = tmp_path / "mine/toy/toy.bin"
     mine.parent.mkdir(parents=True)

@@ -10,13 +10,14 @@ import time
 import numpy as np
 import pytest
 
-from ownstep.engines import Bernoulli, baselines, compare, describe, local, run, tune_step
+from ownstep import partition
+from ownstep.engines import Bernoulli, baselines, compare, describe, local, run, tune_step, tuning
 from ownstep.engines.participation import effective_mix
 from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.history import COLUMNS
-from ownstep.methods import GD, At, Nesterov, OwnStep
+from ownstep.methods import GD, At, Nesterov, Never, OwnStep
 from ownstep.plan import Devices
-from ownstep.problems import optimum
+from ownstep.problems import LeastSquares, optimum
 
 from ..conftest import make_least_squares, make_logistic
 
@@ -207,6 +208,34 @@ def test_a_checkpoint_of_another_run_is_left_alone(small_logistic, tmp_path):
     path.write_bytes(before[: len(before) // 2])
     with pytest.raises(OwnstepError, match="not a readable checkpoint"):
         run(OwnStep(), small_logistic, 5, checkpoint=path)
+
+
+def test_a_checkpoint_of_other_targets_or_of_more_rounds_is_refused(tmp_path):
+    """Neither the weights nor the smoothness of least squares know the targets."""
+    rng = np.random.default_rng(0)
+    rows, targets = rng.standard_normal((20, 3)), rng.standard_normal(20)
+    first, second = (LeastSquares(rows, t, partition.given(np.arange(20) % 2)) for t in (targets, -targets))
+    path = tmp_path / "run.npz"
+    run(OwnStep(), first, 8, checkpoint=path)
+    with pytest.raises(OwnstepError, match="its problem differs"):
+        run(OwnStep(), second, 8, checkpoint=path)
+    with pytest.raises(InvalidInput, match="rounds=5, but the checkpoint .* already has 8"):
+        run(OwnStep(), first, 5, checkpoint=path)
+
+
+def test_a_gradient_tolerance_also_stops_the_local_phase(small_logistic):
+    history = run(OwnStep(Never()), small_logistic, 3000, gradient_tolerance=0.1)
+    assert history.rounds < 3000
+    assert history.gradient_norm[-1] <= 0.1
+
+
+def test_the_step_is_tuned_under_the_participation_it_is_raced_under(small_logistic, monkeypatch):
+    seen = []
+    real = tuning.tune_step
+    monkeypatch.setattr(tuning, "tune_step", lambda *a, **k: seen.append(k["participation"]) or real(*a, **k))
+    rule = Bernoulli(0.5, seed=1)
+    compare(small_logistic, {"tuned": GD("tuned")}, 60, participation=rule)
+    assert seen == [rule]
 
 
 def test_an_unwritable_checkpoint_is_an_error_that_names_it(small_logistic, tmp_path):

@@ -46,8 +46,16 @@ def test_cached_activations_give_the_whole_encoders_outputs(tmp_path):
         found = torch.cat([made.outputs(made.x0(), part) for part in made.parts])
         torch.testing.assert_close(found, expected[torch.as_tensor(order)], atol=1e-5, rtol=1e-5)
     assert len(list(tmp_path.glob("*.npy"))) == len(blocks.parts) > 1
-    with pytest.raises(OwnstepError, match="remove that folder"):
-        frozen_activations(encoder, sentences(seed=1), folder=tmp_path, tokens=40)
+    other = tiny()
+    with torch.no_grad():
+        next(other.parameters()).add_(1.0)
+    fresh, _ = frozen_activations(other, ids, folder=tmp_path, tokens=40)  # another encoder never meets these files
+    plain, _ = frozen_activations(other, ids, tokens=40)
+    torch.testing.assert_close(fresh.parts[0][0], plain.parts[0][0])
+    for file in tmp_path.glob("*.npy"):
+        file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(OwnstepError, match="is damaged"):
+        frozen_activations(encoder, ids, folder=tmp_path, tokens=40)
 
 
 def test_training_lowers_the_loss_and_leaves_the_rest_alone():

@@ -19,7 +19,7 @@ from ownstep.plan import Plan
 from ownstep.problems import LinearModel, logistic_regression
 
 Json = Annotated[bool, typer.Option("--json", help="Print one json document instead of tables.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 Data = Annotated[str, typer.Argument(help="Dataset: breast_cancer, digits, w8a, mnist or cifar10.")]
 Split = Annotated[str, typer.Option("--partition", help="by_norm, by_eigenvalue, by_label, dirichlet, shards or iid.")]
 Count = Annotated[int | None, typer.Option("--devices", help="How many devices; by_label: one a class by default.")]

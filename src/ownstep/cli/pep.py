@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Json, console, emit
+from ownstep.cli.common import Json, Seed, console, emit
 from ownstep.errors import InvalidInput
 from ownstep.methods import GD, At, Never, OwnStep
 from ownstep.progress import Bar
@@ -39,6 +39,7 @@ def pep(
     metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
     curve: Annotated[bool, typer.Option("--curve", help="Every K up to --rounds, and a plot.")] = False,
     out: Annotated[Path, typer.Option(help="Where --curve draws.")] = Path("worst-case.svg"),
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """The largest error Algorithm 1 can make, over all functions of the devices' classes, beside gradient descent's.

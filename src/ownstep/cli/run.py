@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from ownstep import plots
@@ -27,6 +28,7 @@ from ownstep.cli.common import (
 )  # fmt: skip
 from ownstep.engines import Comparison, compare, describe, run
 from ownstep.engines import tune as search
+from ownstep.errors import InvalidInput
 from ownstep.methods import METHODS
 from ownstep.problems import optimum
 
@@ -106,22 +108,26 @@ def run_(
         chosen, problem, rounds, devices=made.devices, participation=present, checkpoint=checkpoint, name=method,
         seed=seed,
     )  # fmt: skip
-    best = optimum(problem).value
-    comparison = Comparison({method: history}, made, best)
     if out is not None:
         history.save(out / method)
+    best = optimum(problem).value if mu > 0 else -np.inf  # without the L2 term there may be no minimum
+    comparison = Comparison({method: history}, made, best)
+    if out is not None and mu > 0:
         figure, axes = plots.new_figure(1, width=6)
         plots.convergence(axes[0, 0], comparison, f"{method} on {data}")
         plots.save(figure, out / f"{method}.png")
     if as_json:
         tuning = {} if found is None else {"tuning": found.to_dict()}
-        emit(history.to_dict(series=False) | {"optimum": best, "rows": comparison.rows()} | tuning)
+        gaps = {"optimum": best, "rows": comparison.rows()} if mu > 0 else {"optimum": None}
+        emit(history.to_dict(series=False) | gaps | tuning)
     else:
-        show_comparison(comparison, console())
+        if mu > 0:
+            show_comparison(comparison, console())
         if found is not None:
             settings = ", ".join(f"{name} {value:.4g}" for name, value in found.settings)
             typer.echo(f"{settings}: best of {len(found.trials)} settings, a search of {found.rounds_spent:,} rounds")
-        typer.echo(f"f = {history.value[-1]:.10g}, f* = {best:.10g}; stopped: {history.stopped}")
+        known = f", f* = {best:.10g}" if mu > 0 else ""
+        typer.echo(f"f = {history.value[-1]:.10g}{known}; stopped: {history.stopped}")
     if history.stopped.startswith("interrupted"):
         raise KeyboardInterrupt
 
@@ -146,6 +152,8 @@ def compare_(
     Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
     """
     present = choose_participation(participation, missing, seed)
+    if mu == 0:
+        raise InvalidInput("compare measures against the optimum, which --mu 0 may not have; give a positive --mu")
     problem, split = build(data, partition, devices, mu, seed, alpha, rows)
     comparison = compare(
         problem, rounds=rounds, smoothness=smoothness, participation=present, seed=seed,

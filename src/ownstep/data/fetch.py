@@ -64,18 +64,20 @@ def verified(path: Path, remote: Remote) -> bytes:
     if found != remote.sha256:
         raise OwnstepError(
             f"{str(path)!r} is damaged: its sha256 is {found}, its authors' is {remote.sha256}. "
-            "Remove it, or run 'ownstep data fetch' with --force"
+            "Remove it; what is in the cache is replaced by 'ownstep data fetch' with --force"
         )
     return content
 
 
 def fetch(source: Source, force: bool = False, progress: bool | None = None) -> list[Path]:
     """Make sure every file of a dataset is there and intact; returns their paths."""
-    paths = []
+    paths, fetched = [], set()
     for remote in source.files:
         path = locate(remote)
-        if path is None or (force and path.is_relative_to(cache_folder())):
+        if path is None or (force and path.is_relative_to(cache_folder()) and remote.urls not in fetched):
             download(source, remote, progress)
+            if remote.member:  # its siblings came along
+                fetched.add(remote.urls)
             path = cache_folder() / remote.path
         verified(path, remote)
         paths.append(path)
@@ -84,7 +86,6 @@ def fetch(source: Source, force: bool = False, progress: bool | None = None) -> 
 
 def download(source: Source, remote: Remote, progress: bool | None = None) -> None:
     """Get one file, or the archive that holds it with all its siblings, into the cache."""
-    target = cache_folder() / remote.path
     part = cache_folder() / "downloads" / (remote.urls[0].rsplit("/", 1)[-1] + ".part")
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +108,12 @@ def download(source: Source, remote: Remote, progress: bool | None = None) -> No
         raise OwnstepError(f"what {remote.urls[0]} sent is not the archive it should be: {error}") from error
     finally:
         part.unlink(missing_ok=True)
-    verified(target, remote)
+    for sibling in siblings:
+        try:
+            verified(cache_folder() / sibling.path, sibling)
+        except OwnstepError:
+            (cache_folder() / sibling.path).unlink(missing_ok=True)
+            raise
 
 
 def _stream(url: str, part: Path, label: str, progress: bool | None) -> None:

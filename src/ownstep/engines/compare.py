@@ -127,7 +127,7 @@ def compare(
             x0=x0,
             participation=participation,
             target=None if full else goal,
-            checkpoint=None if checkpoint is None else Path(checkpoint) / f"{slug(name)}.ckpt.npz",
+            checkpoint=None if checkpoint is None else _checkpoint(checkpoint, name),
             progress=progress,
             name=name,
             measure_gradient=True,
@@ -136,7 +136,14 @@ def compare(
         )
         if histories[name].stopped.startswith("interrupted"):
             raise KeyboardInterrupt
+    if checkpoint is not None:  # nothing is left to go on from
+        for name in chosen:
+            _checkpoint(checkpoint, name).unlink(missing_ok=True)
     return Comparison(histories, made, best, tuple(tolerances))
+
+
+def _checkpoint(folder: str | Path, name: str) -> Path:
+    return Path(folder) / f"{slug(name)}.ckpt.npz"
 
 
 def slug(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,24 @@ def run(
         from ownstep.engines.tuning import tune_step
 
         goal = target if search_target is None else search_target
-        tuned = tune_step(problem, rounds, devices=devices, x0=x0, target=goal, seed=seed, progress=progress)
+        tuned = tune_step(
+            problem,
+            rounds,
+            devices=devices,
+            x0=x0,
+            target=goal,
+            participation=participation,
+            seed=seed,
+            progress=progress,
+        )
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
     start = _start(problem, x0)
-    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning, measure_gradient)
+    measured = measure_gradient or gradient_tolerance is not None
+    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
     if checkpoint is not None and Path(checkpoint).exists():
         loop.resume(Path(checkpoint))
+        if loop.k > rounds:
+            raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(checkpoint)!r} already has {loop.k}")
     saved = time.monotonic()
     with calm_blas(problem.work), Bar(loop.name, rounds, progress) as bar:
         try:
@@ -135,6 +148,7 @@ class _Loop:
         missing = None if participation is None else participation.missing
         self.answering = Answering(problem, missing, measure_gradient)
         self.sampled = hasattr(problem, "begin_round")  # mini-batches are drawn from (seed, k)
+        self.x0 = x0
         self.state = method.start(x0, devices)
         self.k, self.stopped = 0, ""
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
@@ -224,13 +238,15 @@ class _Loop:
         arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": to_numpy(self.best_x)}
         if self.answering.last is not None:
             arrays["last"] = to_numpy(self.answering.last)
-        about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint}
+        about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint, "start": self.signature}
         ckpt.save(path, self.state, about, arrays)
 
     def resume(self, path: Path) -> None:
         """Continue from a checkpoint of the same method, problem and start."""
         state, about, arrays = ckpt.load(path, self.state)
         differs = [key for key, value in self.fingerprint.items() if about["fingerprint"].get(key) != value]
+        if not differs and not np.allclose(about["start"], self.signature, rtol=1e-5, atol=1e-9):
+            differs = ["problem"]
         if differs:
             raise OwnstepError(
                 f"the checkpoint {str(path)!r} is of another run (its {', '.join(differs)} differs); "
@@ -242,6 +258,15 @@ class _Loop:
         if "last" in arrays:
             self.answering.last = like(arrays.pop("last"), self.best_x)
         self.columns = {c: list(arrays[c]) for c in COLUMNS}
+
+    @cached_property
+    def signature(self) -> list[float]:
+        """What another dataset or split would not give: f_i at x^0, and grad f there along a fixed direction."""
+        if self.sampled:
+            self.problem.begin_round(0)  # type: ignore[attr-defined]
+        losses, gradient = self.problem.mix(self.x0, self.problem.weights)
+        direction = np.random.default_rng(0).standard_normal(self.problem.dim)
+        return [*losses.tolist(), float(to_numpy(gradient).astype(float) @ direction)]
 
     def history(self) -> History:
         """What happened, as data."""

@@ -156,6 +156,7 @@ def tune_step(
     devices: Devices | None = None,
     x0: Any = None,
     target: float | None = None,
+    participation: Participation | None = None,
     seed: int = 0,
     coarse: int = 14,
     fine: int = 6,
@@ -166,7 +167,7 @@ def tune_step(
     ``coarse`` candidates are drawn one from each of as many equal slices of the range, then ``fine`` more between the
     best one's neighbours. The winner is that of :func:`tune`.
     """
-    race = _Race(GD(), problem, rounds, devices, target, x0=x0)
+    race = _Race(GD(), problem, rounds, devices, target, x0=x0, participation=participation)
     rng = np.random.default_rng(seed)
     L = race.devices.L_pooled or race.devices.L_bar
     edges = np.linspace(*OCTAVES, coarse + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.files import write_atomically
 from ownstep.problems.encoder import Encoder, EncoderLayer
 from ownstep.problems.models import seeded
 from ownstep.problems.network import Blocks
@@ -94,24 +96,39 @@ def frozen_activations(
     """
     encoder = encoder.to(device)
     cut = buckets(ids, tokens)
+    mark = "" if folder is None else _mark(encoder, ids)
     parts: list[tuple[Tensor, ...]] = []
     for b, at in enumerate(cut):
         words, real = padded([ids[i] for i in at])
-        kept = None if folder is None else folder / f"block-{b:04d}.npy"
+        kept = None if folder is None else folder / f"{mark}-{b:04d}.npy"
         if kept is not None and kept.exists():
             hidden = _mapped(kept, (*words.shape, encoder.shape.hidden))
         else:
             hidden = encoder(words.to(device), real.to(device), encoder.shape.layers - 1)
             if kept is not None:
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                np.save(kept, hidden.cpu().numpy())
+                with write_atomically(kept) as file:
+                    np.save(file, hidden.cpu().numpy())
                 hidden = _mapped(kept, tuple(hidden.shape))
         parts.append((hidden, real.to(hidden.device)))
     return Blocks(parts), np.concatenate(cut)
 
 
+def _mark(encoder: Encoder, ids: Sequence[NDArray[np.int32]]) -> str:
+    """A name that another encoder, or other sentences, would not have."""
+    sha = hashlib.sha256()
+    for tensor in encoder.state_dict().values():
+        sha.update(tensor.detach().cpu().numpy().tobytes())
+    for sentence in ids:
+        sha.update(np.ascontiguousarray(sentence).tobytes() + b"|")
+    return sha.hexdigest()[:16]
+
+
 def _mapped(path: Path, shape: tuple[int, ...]) -> Tensor:
-    mapped = np.load(path, mmap_mode="c")  # copy on write: torch wants a writable array, the file stays as it is
+    try:
+        mapped = np.load(path, mmap_mode="c")  # copy on write: torch wants a writable array, the file stays as it is
+    except ValueError as error:
+        raise OwnstepError(f"{str(path)!r} is damaged: {error}. Remove it, it will be made again") from error
     if mapped.shape != shape:
         raise OwnstepError(f"{str(path)!r} holds activations of shape {mapped.shape}, not {shape}: remove that folder")
     return torch.from_numpy(mapped)
