@@ -87,11 +87,16 @@ def provenance(seed: int) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    here = Path(__file__).resolve().parent
+    """The commit of the code, marked when the code itself has changed since; results beside it do not count."""
+    here = str(Path(__file__).resolve().parents[1])
+    commit, changed = _git(here, "rev-parse", "--short=12", "HEAD"), _git(here, "status", "--porcelain", "--", ".")
+    return commit and commit + ("-dirty" if changed else "")
+
+
+def _git(folder: str, *command: str) -> str | None:
     try:
         found = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
-            capture_output=True, text=True, timeout=10, check=True,
+            ["git", "-C", folder, *command], capture_output=True, text=True, timeout=10, check=True
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
