@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -35,7 +36,6 @@ STYLE: Any = {
     "axes.grid": True,
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
-    "svg.hashsalt": "ownstep",
 }
 
 
@@ -52,8 +52,6 @@ def new_figure(
     ratios: Sequence[float] | None = None,
 ) -> tuple[Figure, Any]:
     """A figure in the house style and its axes, as a (rows, columns) array; ``ratios`` of the columns' widths."""
-    import matplotlib as mpl
-
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
         return figure, figure.subplots(rows, columns, squeeze=False, width_ratios=ratios)
@@ -119,7 +117,8 @@ def save(figure: Figure, path: str | Path) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         metadata: dict[str, Any] = {"Date": None} if target.suffix == ".svg" else {}
-        figure.savefig(target, dpi=160, metadata=metadata)
+        with mpl.rc_context({"svg.hashsalt": "ownstep"}):  # the same figure gives the same file
+            figure.savefig(target, dpi=160, metadata=metadata)
     except OSError as error:
         raise OwnstepError(f"cannot write the figure {str(target)!r}: {error}") from error
     return target
