@@ -52,7 +52,6 @@ def test_it_is_a_problem():
     made = problem()
     assert isinstance(made, Problem)
     assert made.strong_convexity == 0
-    assert not made.many_sums_at_once
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 59, 60, 1000])

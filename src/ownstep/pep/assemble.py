@@ -81,16 +81,6 @@ class Conditions:
             total = total + rows @ pack(block)
         return np.asarray(total)
 
-    def take(self, rows: Index) -> Conditions:
-        """Only these conditions."""
-        return Conditions(
-            self.pairs[rows],
-            self.mean[rows],
-            tuple(m[rows] for m in self.differences),
-            self.values[rows],
-            self.size[rows],
-        )
-
 
 def conditions(gram: Gram, pairs: Index) -> Conditions:
     """Assemble the interpolation conditions phi_q - phi_p + <v_q, x_p - x_q> + ||v_p - v_q||^2/(2(L-mu)) <= 0."""

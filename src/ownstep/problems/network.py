@@ -92,7 +92,6 @@ class Network:
     seed : of batches and augmentation.
     """
 
-    many_sums_at_once = False
     work = math.inf
     strong_convexity = 0.0
 
