@@ -15,8 +15,10 @@ from ownstep.errors import InvalidInput
 from ownstep.methods import (
     EXTRA,
     GD,
+    ITEM,
     METHODS,
     NIDS,
+    OGM,
     At,
     DecentralisedGD,
     FedAdagrad,
@@ -51,6 +53,8 @@ CASES = {
     "gd": [GD("mean"), GD("true"), GD(0.1), GD("largest")],
     "heavy_ball": [HeavyBall(), HeavyBall("mean", 0.3)],
     "nesterov": [Nesterov(), Nesterov("mean"), Nesterov("mean", 0.5)],
+    "ogm": [OGM(), OGM("mean", 7)],
+    "item": [ITEM(), ITEM("mean")],
     "decentralised_gd": [
         DecentralisedGD(),
         DecentralisedGD(0.1, "path", order="atc"),
@@ -352,7 +356,7 @@ def needs_true(method) -> bool:
 
 
 def pooled_devices() -> Devices:
-    return Devices(np.array([0.5, 0.5]), np.array([1.0, 2.0]), L_pooled=1.2)
+    return Devices(np.array([0.5, 0.5]), np.array([1.0, 2.0]), np.array([0.1, 0.1]), L_pooled=1.2)
 
 
 def advance(method, problem, state):

@@ -11,8 +11,10 @@ from ownstep.methods.fedopt import FedAvg, FedAvgM
 from ownstep.methods.fedprox import FedProx
 from ownstep.methods.gossip import DecentralisedGD, GradientTracking
 from ownstep.methods.graphs import GRAPHS, mixing_matrix
+from ownstep.methods.item import ITEM
 from ownstep.methods.mixing import Mixing
 from ownstep.methods.momentum import HeavyBall, Nesterov
+from ownstep.methods.optimal import OGM
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.scaffold import Scaffold
@@ -25,6 +27,8 @@ METHODS: dict[str, type] = {
     "gd": GD,
     "heavy_ball": HeavyBall,
     "nesterov": Nesterov,
+    "ogm": OGM,
+    "item": ITEM,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
     "extra": EXTRA,
@@ -61,8 +65,10 @@ __all__ = [
     "EXTRA",
     "GD",
     "GRAPHS",
+    "ITEM",
     "METHODS",
     "NIDS",
+    "OGM",
     "STEPS",
     "Answer",
     "Ask",
