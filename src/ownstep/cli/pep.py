@@ -39,6 +39,9 @@ def pep(
     metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
     curve: Annotated[bool, typer.Option("--curve", help="Every K up to --rounds, and a plot.")] = False,
     out: Annotated[Path, typer.Option(help="Where --curve draws.")] = Path("worst-case.svg"),
+    certify: Annotated[
+        Path | None, typer.Option(help="Prove the upper bound in exact arithmetic, and write the certificate here.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -61,14 +64,19 @@ def pep(
         "rstar": _plain(rstar),
     }
     setting |= {"metric": metric, "gain": devices.gain}
+    if curve and certify is not None:
+        raise InvalidInput("--certify proves one worst case: leave out --curve")
     if not curve:
         ours = worst_case(method, devices, rounds, r0, rstar, metric)
         gd = worst_case(GD(), devices, rounds, r0, rstar, metric)
+        proved = None if certify is None else ours.certify(certify)
         if as_json:
-            emit(setting | _pair(ours, gd))
+            emit(setting | _pair(ours, gd) | ({} if proved is None else {"certified": proved.to_dict()}))
             return
         _show([(rounds, ours, gd)])
         console().print(ours.status, style="dim")
+        if proved is not None:
+            typer.echo(f"certified: {proved}\nwritten: {certify}")
         return
     with Bar("worst cases", 2 * (rounds + 1)) as bar:
         ours_all = worst_curve(method, devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(k))

@@ -2,6 +2,7 @@
 
 from ownstep.pep.bound import Bound, curve, worst_case
 from ownstep.pep.certificate import Certificate
+from ownstep.pep.certify import Certified
 from ownstep.pep.classes import METRICS, interpolation_gaps, repeated
 from ownstep.pep.instance import Instance, LocalLoss
 from ownstep.pep.interpolant import Interpolant
@@ -11,6 +12,7 @@ __all__ = [
     "METRICS",
     "Bound",
     "Certificate",
+    "Certified",
     "Instance",
     "Interpolant",
     "LocalLoss",
