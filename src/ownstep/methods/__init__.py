@@ -18,6 +18,7 @@ from ownstep.methods.optimal import OGM
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.scaffold import Scaffold
+from ownstep.methods.schedule import Schedule
 from ownstep.methods.steps import STEPS
 from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
 from ownstep.methods.yogi import FedYogi
@@ -29,6 +30,7 @@ METHODS: dict[str, type] = {
     "nesterov": Nesterov,
     "ogm": OGM,
     "item": ITEM,
+    "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
     "extra": EXTRA,
@@ -92,6 +94,7 @@ __all__ = [
     "Plateau",
     "Progress",
     "Scaffold",
+    "Schedule",
     "Switch",
     "Vector",
     "Watch",

@@ -7,6 +7,7 @@ from ownstep.pep.classes import METRICS, interpolation_gaps, repeated
 from ownstep.pep.instance import Instance, LocalLoss
 from ownstep.pep.interpolant import Interpolant
 from ownstep.pep.symbolic import NotLinear
+from ownstep.pep.tune import Tuned, rivals, tune
 
 __all__ = [
     "METRICS",
@@ -17,8 +18,11 @@ __all__ = [
     "Interpolant",
     "LocalLoss",
     "NotLinear",
+    "Tuned",
     "curve",
     "interpolation_gaps",
     "repeated",
+    "rivals",
+    "tune",
     "worst_case",
 ]
