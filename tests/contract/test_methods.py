@@ -37,6 +37,7 @@ from ownstep.methods import (
     OwnStep,
     Plateau,
     Scaffold,
+    Schedule,
     mixing_matrix,
 )
 from ownstep.methods.adaptive import Adaptive
@@ -55,6 +56,11 @@ CASES = {
     "nesterov": [Nesterov(), Nesterov("mean"), Nesterov("mean", 0.5)],
     "ogm": [OGM(), OGM("mean", 7)],
     "item": [ITEM(), ITEM("mean")],
+    "schedule": [
+        Schedule(),
+        Schedule(((1.2,), (0.9,), (1.4,))),
+        Schedule(((1.1,),) * 3 + ((0.6,),) * 2, ((0.3, 0.1), (0.4, 0.2), (0.0, 0.5), (0.1, 0.0), (0.0, 0.0)), 1.5),
+    ],
     "decentralised_gd": [
         DecentralisedGD(),
         DecentralisedGD(0.1, "path", order="atc"),
@@ -178,7 +184,7 @@ def test_where_it_ends_is_a_fixed_point(method):
     problem = make_least_squares()
     end = limit(method, problem)
     switch = getattr(method, "switch", None)
-    memory = isinstance(method, Peers | Scaffold) or isinstance(switch, Plateau | At | NormBelow)
+    memory = isinstance(method, Peers | Scaffold | Schedule) or isinstance(switch, Plateau | At | NormBelow)
     history = run(method, problem, 2000 if memory else 3, x0=end)
     np.testing.assert_allclose(history.x, end, atol=1e-9 if memory else 1e-12)
 

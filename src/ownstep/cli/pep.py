@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ownstep.pep import Bound
+    from ownstep.plan import Devices
 
 
 def register(app: typer.Typer) -> None:
@@ -50,11 +51,9 @@ def pep(
     Example: ownstep pep --L 0.3333333333,3 --mu 0.1 --rounds 20 --switch 10 --r0 10 --rstar 1
     """
     from ownstep.pep import curve as worst_curve
-    from ownstep.pep import repeated, worst_case
+    from ownstep.pep import worst_case
 
-    counts = None if count is None else [int(n) for n in _numbers("--count", count, int)]
-    shares = None if weights is None else _numbers("--weights", weights)
-    devices = repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
+    devices = read_devices(L, mu, weights, count)
     method = OwnStep(Never() if switch is None else At(switch))
     setting: dict[str, Any] = {
         "devices": len(devices),
@@ -90,6 +89,15 @@ def pep(
         return
     _show([(k, a, b) for k, (a, b) in enumerate(zip(ours_all, gd_all, strict=True))])
     typer.echo(f"written: {written}")
+
+
+def read_devices(L: str, mu: str, weights: str | None, count: str | None) -> Devices:
+    """The devices of the command line: numbers by kind, separated by commas."""
+    from ownstep.pep import repeated
+
+    counts = None if count is None else [int(n) for n in _numbers("--count", count, int)]
+    shares = None if weights is None else _numbers("--weights", weights)
+    return repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
 
 
 def _numbers(option: str, text: str, kind: type = float) -> list[Any]:

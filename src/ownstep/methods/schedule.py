@@ -40,7 +40,7 @@ class Schedule:
     after : the scale of the common step once the rows are used up.
     """
 
-    scales: tuple[tuple[float, ...], ...]
+    scales: tuple[tuple[float, ...], ...] = ()
     momentum: tuple[tuple[float, float], ...] = ()
     after: float = 1.0
 
@@ -70,11 +70,11 @@ class Schedule:
 
     def tell(self, state: ScheduleState, answer: Answer) -> ScheduleState:
         """One step and two kinds of momentum."""
-        y, x = state.x - answer.sum, state.x
+        x = y = state.x - answer.sum
         beta, gamma = self.momentum[state.k] if state.k < len(self.momentum) else (0.0, 0.0)
         if beta or gamma:
-            return replace(state, x=y + beta * (y - state.y) + gamma * (y - x), y=y, k=state.k + 1)
-        return replace(state, x=y, y=y, k=state.k + 1)
+            x = y + beta * (y - state.y) + gamma * (y - state.x)
+        return replace(state, x=x, y=y, k=state.k + 1)
 
     def point(self, state: ScheduleState) -> Vector:
         """x^k."""

@@ -38,6 +38,7 @@ MAPPED = ((1 / 3, 3.0), (0.5, 1.5))
 HORIZONS = (5, 10, 20)
 SMALLEST, LARGEST, WITHIN = 1e-3, 10.0, 1.03
 """R*/R0 is searched between these, until true and false are within this factor of each other."""
+SHOWN = (0.03, 2.0)  # of it, in the figure
 
 
 def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
@@ -168,12 +169,12 @@ def _map(ax: Any, ends: list[dict[str, Any]]) -> None:
     at = np.array([e["local"] for e in ends])
     line = np.array([e["true"]["radius"] if e["true"] else SMALLEST for e in ends])
     ax.fill_between(at, SMALLEST, line, color="#56B4E9", alpha=0.45, lw=0)
-    ax.fill_between(at, line, LARGEST, color="#D55E00", alpha=0.35, lw=0)
+    ax.fill_between(at, line, SHOWN[1], color="#D55E00", alpha=0.35, lw=0)
     ax.plot(at, line, "o-", color="#222222", lw=1.6, ms=3.5)
     ax.axhline(0.1, color="#444444", lw=1, ls=":")
     ax.text(at[0], 0.105, " the paper's R*/R₀", fontsize=7, va="bottom")
     for word, colour, x, y in (("true", "#0072B2", 0.12, 0.1), ("false", "#A03000", 0.88, 0.9)):
         ax.text(x, y, word, transform=ax.transAxes, fontweight="bold", color=colour, ha="center", va="center")
     ax.set_yscale("log")
-    ax.set_ylim(SMALLEST, LARGEST)
+    ax.set_ylim(*SHOWN)
     ax.set_xlim(at[0], at[-1])
