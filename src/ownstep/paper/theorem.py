@@ -34,7 +34,7 @@ PAPER = PAIRS[1:5]
 """The classes of Fig. 1b, on which the theorem rests."""
 MU, R0, RSTAR, ROUNDS = 0.1, 10.0, 1.0, 20
 METRICS = ("distance", "value")
-MAPPED = ((1 / 3, 3.0), (0.5, 1.5))
+MAPPED = ((1 / 3, 3.0), (0.5, 1.5), (0.8, 1.2))
 HORIZONS = (5, 10, 20)
 SMALLEST, LARGEST, WITHIN = 1e-3, 10.0, 1.03
 """R*/R0 is searched between these, until true and false are within this factor of each other."""
