@@ -37,7 +37,7 @@ def tune(
     rstar: Annotated[float, typer.Option(help="||x_i* - x*|| is at most this.")] = 0.0,
     metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
     what: Annotated[
-        str, typer.Option(help="scales (and the switch), schedule (every round) or momentum (that too).")
+        str, typer.Option(help="switch, scales (and the switch), schedule (every round) or momentum (too).")
     ] = "schedule",
     patience: Annotated[float, typer.Option(help="Seconds after which the best so far is taken.")] = 900.0,
     compare: Annotated[

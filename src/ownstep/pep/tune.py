@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 Progress = Callable[[float, str], None]
 
 WHAT = {
+    "switch": "the switch between steps of 1/L_i and 1/L-bar",
     "scales": "a local scale for each kind of device, a common scale, and the switch between them",
     "schedule": "a scale for each round and kind of device",
     "momentum": "the same, and two kinds of momentum for each round",
@@ -89,7 +90,7 @@ def tune(
     Parameters
     ----------
     devices, rounds, r0, rstar, metric : as for :func:`~ownstep.pep.worst_case`; ``rstar`` must be finite.
-    what : ``"scales"``, ``"schedule"`` or ``"momentum"``: see :data:`WHAT`.
+    what : ``"switch"``, ``"scales"``, ``"schedule"`` or ``"momentum"``: see :data:`WHAT`.
     steps : moves from each start, at most.
     tolerance : relative gain below which a descent ends.
     patience : seconds after which no further move is begun. An interrupt (Ctrl-C) ends the search in the same way:
@@ -140,12 +141,12 @@ class _Search:
         self.solves, self.over = 0, False
 
     def run(self, what: str) -> Tuned:
+        size = list(WHAT).index(what)
         try:
-            self._scales()
-            if what != "scales":
-                self._schedules()
-            if what == "momentum":
-                self._momentum()
+            for stage in (self._switch, self._scales, self._schedules, self._momentum)[: size + 1]:
+                stage()
+                if self.best is None:
+                    break
         except KeyboardInterrupt:
             if self.best is None:
                 raise
@@ -156,27 +157,24 @@ class _Search:
         seconds = time.monotonic() - self.began
         return Tuned(method, bound, what, start, self.starts, history, stopped, self.solves, seconds)
 
-    def _scales(self) -> None:
-        """Every switch as published; from the best and from its neighbours, as long as that helps, descents."""
-        published, found = {}, {}
+    def _switch(self) -> None:
+        """Algorithm 1 as published, with every switch."""
         for switch in range(self.rounds + 1):
-            design = self._design(self._two_phases(switch))
-            try:
-                published[switch] = design.evaluate(np.ones(self.count + 1)).value
-            except OwnstepError:
-                continue
-        self.solves += len(published)
-        if not published:
-            return
-        first = min(published, key=lambda k: published[k])
-        waiting = [first, *(max(self.rounds * part // 4, 1) for part in (1, 3)), 0]
+            self._descend(f"Algorithm 1, {switch} local rounds", self._two_phases(switch), np.ones(self.count + 1), 0)
+
+    def _scales(self) -> None:
+        """Descents from Algorithm 1's best switch and, as long as that helps, on to its neighbours; and from afar."""
+        assert self.best is not None
+        ends = [self.starts.get(f"Algorithm 1, {k} local rounds", (0.0, np.inf))[1] for k in range(self.rounds + 1)]
+        waiting = [int(np.argmin(ends)), *(max(self.rounds * part // 4, 1) for part in (1, 3)), 0]
         theta = {switch: np.ones(self.count + 1) for switch in waiting}
+        found: dict[int, float] = {}
         while waiting and not self.over:
             switch = waiting.pop(0)
             if switch in found:
                 continue
-            name = f"Algorithm 1, {switch} local rounds"
-            end = self._descend(name, self._two_phases(switch), theta[switch], COARSE)
+            name = f"two phases, {switch} local rounds"
+            end = self._descend(name, self._two_phases(switch), theta[switch], self.steps, COARSE)
             found[switch] = end.value if end else np.inf
             if end and end.value <= min(found.values()):
                 for near in (switch - 1, switch + 1):
@@ -187,31 +185,40 @@ class _Search:
     def _schedules(self) -> None:
         """From the best two phases, from Algorithm 1, and from the best-conditioned device alone."""
         assert self.best is not None
-        self._descend("the best two phases", self._rows, self._flat(self.best[0]))
+        self._descend("the best two phases", self._rows, self._flat(self.best[0]), self.steps)
         local = np.ones((self.rounds, self.count))
         local[-max(self.rounds // 3, 1) :] = 1.5 * self.common
-        self._descend("own steps, then 1.5/L-bar", self._rows, local.ravel())
+        self._descend("own steps, then 1.5/L-bar", self._rows, local.ravel(), self.steps)
+        self._descend("the best-conditioned device alone", self._rows, self._alone()[0], self.steps)
+
+    def _alone(self) -> tuple[Array, Devices]:
+        """Steps of 1/L on the best-conditioned kind of device and none on the others; and that device by itself."""
         leaders = [members[0] for members in kinds(self.devices)]
         best = int(np.argmax(self.devices.mu[leaders] / self.devices.L[leaders]))
-        alone = np.zeros((self.rounds, self.count))
-        share = float(self.devices.weights[self.kind == best].sum())
-        alone[:, best] = 1 / share
-        self._descend("the best-conditioned device alone", self._rows, alone.ravel())
+        scales = np.zeros((self.rounds, self.count))
+        scales[:, best] = 1 / float(self.devices.weights[self.kind == best].sum())
+        one = leaders[best]
+        return scales.ravel(), Devices.uniform([self.devices.L[one]], self.devices.mu[one])
 
     def _momentum(self) -> None:
-        """From the best schedule, and from the optimal methods of a server that only has grad f."""
+        """From the best schedule, and from the optimal methods, on grad f and on the best-conditioned device alone."""
         assert self.best is not None
         still = np.zeros(2 * self.rounds)
-        self._descend("the best schedule", self._both, np.concatenate([self._flat(self.best[0]), still]))
+        self._descend("the best schedule", self._both, np.concatenate([self._flat(self.best[0]), still]), self.steps)
         for name, method in _centralised(self.devices, self.rounds).items():
             schedule = as_schedule(method, self.devices, self.rounds)
-            self._descend(name, self._both, np.concatenate([self._flat(schedule), np.ravel(schedule.momentum)]))
+            theta = np.concatenate([self._flat(schedule), np.ravel(schedule.momentum)])
+            self._descend(name, self._both, theta, self.steps)
+        scales, device = self._alone()
+        for name, method in _centralised(device, self.rounds).items():
+            momentum = np.ravel(as_schedule(method, device, self.rounds).momentum)
+            self._descend(f"{name} on the best-conditioned device", self._both, np.append(scales, momentum), self.steps)
 
     def _descend(
-        self, name: str, family: Callable[[Array], Schedule], theta: Array, tolerance: float | None = None
+        self, name: str, family: Callable[[Array], Schedule], theta: Array, steps: int, tolerance: float | None = None
     ) -> Point | None:
-        """One start to its end; keeps it if it is the best."""
-        if self.over:
+        """One start to its end; keeps it if it is the best. Without steps this is one worst case, and always done."""
+        if self.over and steps:
             return None
         design = self._design(family)
         path: list[Point] = []
@@ -225,7 +232,7 @@ class _Search:
         stopped = "interrupted"
         try:
             path.append(design.evaluate(theta))
-            stopped = descend(design, path, self.steps, tolerance or self.tolerance, tick)
+            stopped = descend(design, path, steps, tolerance or self.tolerance, tick) if steps else "as published"
         except OwnstepError as error:
             stopped = str(error)
         finally:
