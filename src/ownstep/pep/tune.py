@@ -35,6 +35,9 @@ WHAT = {
 }
 """What may be chosen; each contains the one before it."""
 
+LAST_PATIENCE = 60.0
+"""Seconds after which the final enclosure is taken as it is; designed steps need more conditions than others."""
+
 COARSE = 1e-3
 """Relative gain at which the search over switches stops; the best is then refined."""
 
@@ -153,7 +156,7 @@ class _Search:
         if self.best is None:
             raise OwnstepError("the semidefinite solver failed at every start")
         method, history, start, stopped = self.best
-        bound = worst_case(method, self.devices, *self.setting)
+        bound = worst_case(method, self.devices, *self.setting, patience=LAST_PATIENCE)
         seconds = time.monotonic() - self.began
         return Tuned(method, bound, what, start, self.starts, history, stopped, self.solves, seconds)
 
