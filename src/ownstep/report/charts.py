@@ -33,6 +33,8 @@ LABELS = {
 }
 FIRST = ("gap", "loss", "upper", "ratio", "test_accuracy", "gradient_norm", "train_accuracy")
 """Measures in the order in which a reader wants them."""
+SKIPPED = {"plan", "class_smoothness", "smoothness", "price", "devices", "recorded"}
+"""Parts of a result that describe a run and are no curves of it."""
 HIDDEN = {"batch_loss_by_epoch", "seconds", "solves", "conditions", "r0", "rstar", "lower"}
 
 
@@ -95,8 +97,8 @@ def charts(module: Any, result: Any) -> tuple[list[Chart], int]:
 
 
 def given(data: Mapping[str, Any]) -> Chart:
-    """A chart from plain data: title, x, views (y, log, lines of name, x, y, low, high), and what :class:`Chart` has."""
-    views = data["views"] if "views" in data else [data]
+    """A chart from plain data: title, x, views (y, log, lines of name, x, y, low, high), pointer, ticks, kind, note."""
+    views = data.get("views", [data])
     return Chart(
         data["title"], data.get("pointer", "result"), data.get("x", "round"),
         [View(v.get("y", ""), [_line(**line) for line in v["lines"]], bool(v.get("log"))) for v in views],
@@ -134,7 +136,7 @@ def _walk(node: Any, path: tuple[str, ...], context: Mapping[str, Any]) -> Itera
             yield columns
             return
         for key, value in node.items():
-            if key not in used and key not in ("plan", "class_smoothness", "smoothness", "price", "devices", "rows"):
+            if key not in used and key not in SKIPPED:
                 yield from _walk(value, (*path, str(key)), context)
     elif isinstance(node, list):
         if (rows := _rows(node, path)) is not None:
@@ -166,9 +168,9 @@ def _runs(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, 
             for measure, pair in _measures(_mapping(record)).items():
                 collected.setdefault(measure, {}).setdefault(method, []).append(pair)
         for method, record in _mapping(one.get("series")).items():
-            pair = _curve(record, context.get("rounds"))
-            if pair is not None:
-                collected.setdefault("gap", {}).setdefault(method, []).append(pair)
+            curve = _curve(record, context.get("rounds"))
+            if curve is not None:
+                collected.setdefault("gap", {}).setdefault(method, []).append(curve)
     views = [
         View(LABELS.get(m, _words(m)), [_mean(name, pairs) for name, pairs in by.items()], m == "gap")
         for m, by in _ordered(collected).items()
@@ -250,7 +252,9 @@ def _curves(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str
     lines = []
     for name, bounds in _mapping(node["curves"]).items():
         if isinstance(bounds, list) and all(isinstance(b, Mapping) and "upper" in b for b in bounds):
-            lines.append(_line(str(name), [b.get("rounds", i) for i, b in enumerate(bounds)], [b["upper"] for b in bounds]))
+            lines.append(
+                _line(str(name), [b.get("rounds", i) for i, b in enumerate(bounds)], [b["upper"] for b in bounds])
+            )
     if lines:
         note = "every point is enclosed between a function that attains it and a proof"
         yield Chart(
@@ -276,7 +280,7 @@ def _columns(node: Mapping[str, Any], path: tuple[str, ...]) -> Chart | None:
 
 def _rows(node: list[Any], path: tuple[str, ...]) -> Chart | None:
     """A table by rows: the first number that rises is the x, every other number a view."""
-    if len(node) < 3 or not all(isinstance(row, Mapping) for row in node):
+    if len(node) < 3 or not all(isinstance(row, Mapping) and "method" not in row for row in node):
         return None
     flat = [dict(flatten(row)) for row in node]
     shared = [k for k in flat[0] if all(is_number(row.get(k)) for row in flat) and k.split(".")[-1] not in HIDDEN]

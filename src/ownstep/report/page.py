@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import ownstep
@@ -20,7 +20,18 @@ from ownstep.files import write_atomically
 from ownstep.report.charts import Chart, charts, tables
 from ownstep.report.numbers import is_number, spell
 from ownstep.report.palette import Palette
-from ownstep.report.reading import BEYOND, IN_THE_PAPER, MISSING, OTHER, VERDICTS, WORST_CASE, Record, Results, read, shorten
+from ownstep.report.reading import (
+    BEYOND,
+    IN_THE_PAPER,
+    MISSING,
+    OTHER,
+    VERDICTS,
+    WORST_CASE,
+    Record,
+    Results,
+    read,
+    shorten,
+)
 
 PARTS = {
     WORST_CASE: (
@@ -80,10 +91,14 @@ def build(results: Results) -> str:
     for part, (title, lead) in PARTS.items():
         records = results.part(part)
         if records:
-            sections[part] = {"title": title, "lead": lead, "experiments": [_experiment(r, palette, drawn) for r in records]}
+            sections[part] = {
+                "title": title,
+                "lead": lead,
+                "experiments": [_experiment(r, palette, drawn) for r in records],
+            }
     environment = Environment(
-        loader=PackageLoader("ownstep.report", "assets"), autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=PackageLoader("ownstep.report", "assets"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"spell": spell, "linked": linked}
     return environment.get_template("page.html").render(
@@ -123,7 +138,8 @@ def _experiment(record: Record, palette: Palette, drawn: list[dict[str, Any]]) -
         "tables": tables(record.result) if record.data else [],
         "numbers": [_number(n, i) for i, n in enumerate(record.numbers)],
         "excerpt": json.dumps(_excerpt(record), indent=1, ensure_ascii=False) if record.data else "",
-        "machine": _machine(record),
+        "machine": _machine(record.provenance),
+        "recorded": _recorded(record),
     }
 
 
@@ -148,9 +164,21 @@ def _excerpt(record: Record) -> Any:
     return shorten({k: v for k, v in dict(record.data or {}).items() if k not in ("settings", "claim")})
 
 
-def _machine(record: Record) -> str:
+def _recorded(record: Record) -> dict[str, str]:
+    """Where results that were only read had been made, by file."""
+    found = record.result.get("recorded") if isinstance(record.result, Mapping) else None
+    if not isinstance(found, Mapping):
+        return {}
+    kept = ("device", "commit", "python", "torch", "cuda", "precision", "seeds", "note")
+    return {
+        str(name): " · ".join(f"{k} {spell(known[k])}" for k in kept if known.get(k) not in (None, ""))
+        for name, known in found.items()
+        if isinstance(known, Mapping)
+    }
+
+
+def _machine(known: Mapping[str, Any]) -> str:
     """Seed, commit, machine and versions in one line."""
-    known = record.provenance
     versions = known.get("versions")
     parts = [f"seed {spell(known['seed'])}" if "seed" in known else ""]
     parts += [f"commit {known['commit']}" if known.get("commit") else "", str(known.get("machine") or "")]
@@ -179,7 +207,8 @@ def plain(chart: Chart, palette: Palette) -> dict[str, Any]:
         ]  # fmt: skip
         views.append({"label": view.label, "log": view.log, "lines": lines})
     return {
-        "title": chart.title, "x": chart.x, "xLog": chart.x_log, "ticks": chart.ticks, "kind": chart.kind, "views": views,
+        "title": chart.title, "x": chart.x, "xLog": chart.x_log, "ticks": chart.ticks, "kind": chart.kind,
+        "views": views,
     }  # fmt: skip
 
 
@@ -197,7 +226,7 @@ def embedded(data: Any) -> Markup:
 
 def linked(text: str, link: str, pointer: str) -> Markup:
     """A sentence with every number in it linked to the json it came from; everything else escaped."""
-    out, last = [], 0
+    text, out, last = text[:1].upper() + text[1:], [], 0
     for match in NUMBER.finditer(text):
         out.append(escape(text[last : match.start()]))
         last = match.end()

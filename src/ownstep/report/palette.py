@@ -11,7 +11,9 @@ VERMILION, BLUE, SKY, GREEN, PURPLE, ORANGE, GREY = (
     ("#C84E00", "#FF8A4C"), ("#0067A3", "#5DB2EC"), ("#3E9CD6", "#A6DAFB"), ("#00805C", "#3CCB9F"),
     ("#B4578F", "#EE9CCB"), ("#B07A00", "#F2BC4B"), ("#4A4F57", "#B9C0CA"),
 )  # fmt: skip
-SOLID, DASHED, DOTTED, LONG = [], [6, 4], [2, 3], [12, 4]
+Dash = list[int]
+SOLID: Dash = []
+DASHED, DOTTED, LONG = [6, 4], [2, 3], [12, 4]
 
 METHODS: dict[str, tuple[tuple[str, str], list[int]]] = {
     OURS: (VERMILION, SOLID),
@@ -24,6 +26,7 @@ METHODS: dict[str, tuple[tuple[str, str], list[int]]] = {
     "GD best fixed step": (PURPLE, DOTTED),
     "GD 2/(L-bar+mu)": (SKY, LONG),
     "own steps, no switch": (ORANGE, SOLID),
+    "GD itself": (BLUE, SOLID),
     "L of the device": (VERMILION, SOLID),
     "L-bar": (BLUE, SOLID),
 }
@@ -45,7 +48,9 @@ class Palette:
         dash.
         """
         if name not in self.known:
-            base = next((b for b in sorted(self.known, key=len, reverse=True) if name.startswith((b + ",", b + " "))), "")
+            base = next(
+                (b for b in sorted(self.known, key=len, reverse=True) if name.startswith((b + ",", b + " "))), ""
+            )
             self.known[name] = self._variant(base) if base else self._new()
         return self.known[name]
 

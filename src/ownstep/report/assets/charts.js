@@ -27,6 +27,8 @@ const Charts = (() => {
     return text(v);
   }
 
+  const decade = (v) => (Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9 ? v : null);
+
   function make(tag, properties = {}, ...children) {
     const node = document.createElement(tag);
     Object.assign(node, properties);
@@ -116,7 +118,7 @@ const Charts = (() => {
         }
       });
       const axis = { stroke: () => (printing ? "#444" : css("--soft")), font: "12px " + css("--sans"), labelFont: "12px " + css("--sans"),
-        grid: { stroke: () => (printing ? "#ddd" : css("--line")), width: 1 }, ticks: { show: false } };
+        grid: { stroke: () => (printing ? "#ddd" : css("--line")), width: 1, filter: (u, splits, i) => (i && log) || (!i && spec.xLog) ? splits.map(decade) : splits }, ticks: { show: false } };
       const ticks = spec.ticks;
       const xAxis = { ...axis, label: spec.x, labelSize: 18, size: 28, gap: 5, values: (_, s) => s.map(tickText) };
       if (ticks) Object.assign(xAxis, { splits: () => ticks.map((_, i) => i), values: (u, s) => s.map((i) => this.room(u) > 11 * Math.max(...ticks.map((t) => t.length)) * 0.62 || i % 3 === 0 ? ticks[i] : ""), grid: { show: false } });
@@ -239,6 +241,7 @@ const Charts = (() => {
   function start() {
     const specs = JSON.parse(document.getElementById("charts").textContent);
     for (const figure of document.querySelectorAll("figure.chart")) all.push(new Chart(figure, specs[Number(figure.dataset.chart)]));
+    document.fonts.load('12px "Source Sans 3"').then(repaint);
   }
 
   function repaint() {

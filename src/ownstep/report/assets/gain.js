@@ -75,10 +75,13 @@ const Gain = (() => {
         input.addEventListener("input", () => { set(Number(input.value)); texts(); draw(); mark(null); });
         return input;
       };
-      const label = document.createElement("span");
-      label.textContent = String(i + 1);
+      const [label, share] = ["L", "w"].map((name) => {
+        const span = document.createElement("span");
+        span.append(name, Object.assign(document.createElement("sub"), { textContent: String(i + 1) }));
+        return span;
+      });
       row.append(label, range("L", Math.log(middle) - 3, Math.log(middle) + 3, Math.log(L[i]), (v) => { L[i] = Math.exp(v); }), out[0],
-        range("w", 0.02, 1, w[i] / total, (v) => { w[i] = v; }), out[1]);
+        share, range("w", 0.02, 1, w[i] / total, (v) => { w[i] = v; }), out[1]);
       row.outputs = out;
       return row;
     });
@@ -87,9 +90,6 @@ const Gain = (() => {
       rows.forEach((row, i) => { row.outputs[0].textContent = show(L[i]); row.outputs[1].textContent = `${Math.round((100 * w[i]) / sum)} %`; });
     }
     texts();
-    const head = document.createElement("div");
-    head.className = "device";
-    head.append(...["", "smoothness Lᵢ", "", "weight wᵢ", ""].map((t) => { const s = document.createElement("span"); s.textContent = t; return s; }));
     box.querySelector(".sliders").replaceChildren(...rows);
   }
 
