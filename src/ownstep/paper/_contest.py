@@ -192,8 +192,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
     return {
         "verdict": word,
         "rule": f"Algorithm 1 needs fewer rounds by more than {more:g}x{surely} in {won['as set']} of "
-        f"{count['as set']} cells (rival x level) against rivals as set, and in {won['tuned']} of {count['tuned']} when both sides "
-        "are tuned; partly as soon as it is one",
+        f"{count['as set']} cells (rival x level) against rivals as set, and in {won['tuned']} of {count['tuned']} "
+        "when both sides are tuned; partly as soon as it is one",
         "findings": findings,
         "numbers": numbers,
     }

@@ -189,12 +189,13 @@ def judge(arms: Mapping[str, Mapping[str, Any]], losses: Sequence[float] = ()) -
         findings.append(_finding(name, arm, ratios, won, len(cells)))
     same = set(words.values())
     whole = same.pop() if len(same) == 1 else "holds partly" if same else "not judged"
+    each = ", ".join(f"{name}: {word}" for name, word in words.items())
     stated = "".join(f"{loss:g}, " for loss in losses)
     return {
         "verdict": whole,
         "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to training losses of {stated}and to the worse of "
         f"the two final ones: an arm holds where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g} at "
-        f"every one, partly where at some; arms of two runs or more: {', '.join(f'{n}: {w}' for n, w in words.items())}",
+        f"every one, partly where at some; arms of two runs or more: {each}",
         "findings": findings,
         "numbers": numbers,
     }
