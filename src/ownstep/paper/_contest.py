@@ -180,8 +180,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
                 judged = {level: ratios for level, ratios in cells.items() if ratios}
                 won[kind] += sum(_ahead(ratios, more) for ratios in judged.values())
                 count[kind] += len(judged)
-                what = f"{name}: {rival} over {'tuned ' if tuned else ''}{OURS} to a gap of"
-                numbers += [number(f"{what} {level}", ratios) for level, ratios in judged.items()]
+                group = f"{name}: rounds of {rival} over those of {OURS}{' tuned' if tuned else ''}"
+                numbers += [number(f"to a gap of {level}", ratios, group) for level, ratios in judged.items()]
             findings.append(f"{name}: {_sentence(row, repeats, cells, tuned)}")
         if "price" in repeats[0]:
             findings.append(f"{name}: {_priced(repeats[0]['price'])}")

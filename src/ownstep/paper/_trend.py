@@ -92,7 +92,7 @@ def verdict(result: dict[str, Any], more: str, rising: bool) -> dict[str, Any]:
             f"{result['level']:g}, mean of {len(arm['runs'])} splits; predicted gain {np.mean(gains):.3f}"
         )
     numbers = [
-        number(f"{more} = {arm['value']:g}: rounds of {against} over {OURS}", found)
+        number(f"{more} = {arm['value']:g}", found, f"rounds of {against} over those of {OURS}, to {result['level']:g}")
         for against in (POOLED, MATCHED)
         for arm in arms
         if (found := speed_ups(arm, against))

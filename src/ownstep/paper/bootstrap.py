@@ -41,8 +41,11 @@ def interval(values: Sequence[float], seed: int = 0, times: int = TIMES, level: 
     return Interval(float(data.mean()), float(low), float(high), len(data))
 
 
-def number(what: str, values: Sequence[float], note: str = "") -> dict[str, Any]:
-    """One number of a verdict, as plain data: what it is, its mean and its interval (none for a single run)."""
+def number(what: str, values: Sequence[float], group: str = "", note: str = "") -> dict[str, Any]:
+    """One number of a verdict, as plain data: what it is, its mean and its interval (none for a single run).
+
+    Numbers of one ``group`` stand together; ``what`` tells them apart.
+    """
     found = interval(values)
     bounds = {"low": found.low, "high": found.high} if found.runs > 1 else {"low": None, "high": None}
-    return {"what": what, "value": found.mean, **bounds, "runs": found.runs, "note": note}
+    return {"group": group, "what": what, "value": found.mean, **bounds, "runs": found.runs, "note": note}

@@ -179,7 +179,7 @@ def judge(arms: Mapping[str, Mapping[str, Any]], losses: Sequence[float] = ()) -
             words[name] = "does not hold here"
             continue
         cells = [cell for cell in (_cell(name, arm, loss) for loss in losses) if cell is not None]
-        cells.append(number(f"{name}: to the worse of the final losses", ratios))
+        cells.append(number("to the worse of the final losses", ratios, _group(name, POOLED)))
         numbers += cells + _others(name, arm)
         if len(ratios) < 2:
             findings.append(f"{name}: one run, ratio {ratios[0]:.2f}; shown, but too little to judge by")
@@ -206,10 +206,16 @@ def _cell(name: str, arm: Mapping[str, Any], loss: float) -> dict[str, Any] | No
     if not pairs:
         return None
     saved = interval([theirs - ours for theirs, ours in pairs])
-    mean, low, high = (f"{v:,.0f}" if abs(v) >= 10 else f"{v:.1f}" for v in (saved.mean, saved.low, saved.high))
+    mean, low, high = (
+        f"{v:,.0f}" if abs(v) >= 10 else f"{round(v, 1) + 0.0:.1f}" for v in (saved.mean, saved.low, saved.high)
+    )
     spread = f" [{low}, {high}]" if saved.runs > 1 else ""
-    return number(f"{name}: to a loss of {loss:g}", [theirs / ours for theirs, ours in pairs],
-                  f"{mean}{spread} rounds saved")  # fmt: skip
+    ratios = [theirs / ours for theirs, ours in pairs]
+    return number(f"to a loss of {loss:g}", ratios, _group(name, POOLED), f"{mean}{spread} rounds saved")
+
+
+def _group(name: str, against: str) -> str:
+    return f"{name}: rounds of {against} over those of {OURS}"
 
 
 def _others(name: str, arm: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -218,7 +224,7 @@ def _others(name: str, arm: Mapping[str, Any]) -> list[dict[str, Any]]:
     for other in (MATCHED, STRATIFIED):
         ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if ratios:
-            out.append(number(f"{name}: against {other}, final losses", ratios, "not judged"))
+            out.append(number("to the worse of the final losses", ratios, _group(name, other), "not judged"))
     return out
 
 

@@ -31,7 +31,7 @@ LABELS = {
     "L": "smoothness L",
     "draws": "draws",
 }
-FIRST = ("gap", "loss", "upper", "ratio", "test_accuracy", "gradient_norm", "train_accuracy")
+FIRST = ("gap", "loss", "ratio", "upper", "test_accuracy", "gradient_norm", "train_accuracy")
 """Measures in the order in which a reader wants them."""
 SKIPPED = {"plan", "class_smoothness", "smoothness", "price", "devices", "recorded"}
 """Parts of a result that describe a run and are no curves of it."""
@@ -357,4 +357,4 @@ def _title(path: Sequence[str]) -> str:
 
 
 def _pointer(path: Sequence[str]) -> str:
-    return ".".join(("result", *path))
+    return "result" + "".join(f".{p}" if p.isidentifier() else f"[{p}]" if p.isdigit() else f'["{p}"]' for p in path)

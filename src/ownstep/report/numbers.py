@@ -14,8 +14,8 @@ def is_number(value: Any) -> bool:
 def spell(value: Any, digits: int = 4) -> str:
     """A value of the json as text: few digits, thousands apart, a real minus, a dash for what is missing.
 
-    >>> spell(1234567), spell(0.00012345), spell(-1.5), spell(None), spell(True)
-    ('1,234,567', '1.234e−4', '−1.5', '–', 'yes')
+    >>> spell(1234567), spell(0.000012345), spell(-1.5), spell(None), spell(True)
+    ('1,234,567', '1.234e−5', '−1.5', '–', 'yes')
     """
     if value is None:
         return "–"
@@ -34,3 +34,14 @@ def spell(value: Any, digits: int = 4) -> str:
             text = f"{value:,.0f}"
         return text.replace("-", "−")
     return str(value)
+
+
+def fixed(value: Any) -> str:
+    """A ratio with two digits behind the point, so that a column of them lines up.
+
+    >>> fixed(1), fixed(12.345), fixed(250.2), fixed(None)
+    ('1.00', '12.35', '250', '–')
+    """
+    if not is_number(value) or not math.isfinite(value):
+        return spell(value)
+    return (f"{value:.2f}" if abs(value) < 100 else f"{value:,.0f}").replace("-", "−")

@@ -18,7 +18,7 @@ import ownstep
 from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.files import write_atomically
 from ownstep.report.charts import Chart, charts, tables
-from ownstep.report.numbers import is_number, spell
+from ownstep.report.numbers import fixed, is_number, spell
 from ownstep.report.palette import Palette
 from ownstep.report.reading import (
     BEYOND,
@@ -100,7 +100,7 @@ def build(results: Results) -> str:
         loader=PackageLoader("ownstep.report", "assets"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"spell": spell, "linked": linked}
+    environment.filters |= {"spell": spell, "fixed": fixed, "linked": linked, "maths": maths}
     return environment.get_template("page.html").render(
         sections=sections,
         rows=[row for part in sections.values() for row in part["experiments"]],
@@ -138,6 +138,7 @@ def _experiment(record: Record, palette: Palette, drawn: list[dict[str, Any]]) -
         "tables": tables(record.result) if record.data else [],
         "numbers": [_number(n, i) for i, n in enumerate(record.numbers)],
         "excerpt": json.dumps(_excerpt(record), indent=1, ensure_ascii=False) if record.data else "",
+        "seed": seed if isinstance(seed := record.provenance.get("seed"), int) else 0,
         "machine": _machine(record.provenance),
         "recorded": _recorded(record),
     }
@@ -154,10 +155,10 @@ def heading(record: Record) -> tuple[str, str]:
 
 def _number(number: Mapping[str, Any], index: int) -> dict[str, Any]:
     """One number of a verdict, with the place of its interval on a common axis."""
-    out = {k: number.get(k) for k in ("what", "value", "low", "high", "runs", "against", "note")}
-    bounds = [out["low"], out["value"], out["high"]]
-    out["whole"] = all(is_number(b) for b in bounds)
-    return out | {"pointer": f"verdict.numbers[{index}]"}
+    out = {k: number.get(k) for k in ("group", "what", "value", "low", "high", "runs", "note")}
+    low, value, high = (out[k] if is_number(out[k]) else out["value"] for k in ("low", "value", "high"))
+    drawn = (low, value, high) if is_number(value) and 0 < low <= high else None  # on a logarithmic axis
+    return out | {"drawn": drawn, "pointer": f"verdict.numbers[{index}]"}
 
 
 def _excerpt(record: Record) -> Any:
@@ -228,13 +229,20 @@ def linked(text: str, link: str, pointer: str) -> Markup:
     """A sentence with every number in it linked to the json it came from; everything else escaped."""
     text, out, last = text[:1].upper() + text[1:], [], 0
     for match in NUMBER.finditer(text):
-        out.append(escape(text[last : match.start()]))
+        out.append(maths(text[last : match.start()]))
         last = match.end()
         if match["name"]:
-            out.append(escape(match["name"]))
+            out.append(maths(match["name"]))
         else:
             out.append(Markup('<a class="n" href="{}" title="{}">{}</a>').format(link, pointer, match["number"]))
-    return Markup("").join([*out, escape(text[last:])])
+    return Markup("").join([*out, maths(text[last:])])
+
+
+def maths(text: Any) -> Markup:
+    """Escaped text in which L_i, x^K and the like have their indices and exponents set as such."""
+    safe = str(escape(text))
+    safe = re.sub(r"\b([A-Za-z])_(\w|bar)\b", r"\1<sub>\2</sub>", safe)
+    return Markup(re.sub(r"\^(\w+)", r"<sup>\1</sup>", safe))
 
 
 def _asset(name: str) -> str:

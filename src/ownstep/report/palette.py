@@ -15,7 +15,8 @@ Dash = list[int]
 SOLID: Dash = []
 DASHED, DOTTED, LONG = [6, 4], [2, 3], [12, 4]
 
-METHODS: dict[str, tuple[tuple[str, str], list[int]]] = {
+Look = tuple[tuple[str, str], Dash]
+METHODS: dict[str, Look] = {
     OURS: (VERMILION, SOLID),
     "GD 1/L-bar": (BLUE, SOLID),
     "GD 1/L": (SKY, DASHED),
@@ -26,11 +27,19 @@ METHODS: dict[str, tuple[tuple[str, str], list[int]]] = {
     "GD best fixed step": (PURPLE, DOTTED),
     "GD 2/(L-bar+mu)": (SKY, LONG),
     "own steps, no switch": (ORANGE, SOLID),
+    "decentralised GD": (SKY, SOLID),
+    "gradient tracking": (GREEN, LONG),
+    "EXTRA": (ORANGE, DOTTED),
+    "NIDS": (GREY, LONG),
+    "FedAdagrad": (SKY, SOLID),
+    "FedAdam": (GREEN, LONG),
+    "FedYogi": (ORANGE, LONG),
+    "FedAvgM": (GREY, LONG),
     "GD itself": (BLUE, SOLID),
     "L of the device": (VERMILION, SOLID),
     "L-bar": (BLUE, SOLID),
 }
-HUES = (ORANGE, PURPLE, SKY, GREY, GREEN, BLUE)
+HUES = (VERMILION, GREEN, ORANGE, PURPLE, SKY, GREY, BLUE)
 DASHES = (SOLID, DASHED, DOTTED, LONG)
 
 
@@ -38,46 +47,30 @@ DASHES = (SOLID, DASHED, DOTTED, LONG)
 class Palette:
     """Hands out looks; a method that is asked for twice has the same one."""
 
-    known: dict[str, tuple[tuple[str, str], list[int]]] = field(default_factory=lambda: dict(METHODS))
-    spare: int = 0
+    known: dict[str, Look] = field(default_factory=lambda: dict(METHODS))
 
-    def look(self, name: str) -> tuple[tuple[str, str], list[int]]:
-        """Colour in light and in dark, and dash.
+    def looks(self, names: list[str]) -> list[Look]:
+        """Looks of the lines of one chart, no two alike while there are enough of them.
 
-        A variant, such as ``FedAdam tuned`` or ``Algorithm 1, 7 local``, keeps its method's colour and changes the
-        dash.
+        A variant, such as ``FedAdam tuned`` or ``Algorithm 1, 7 local``, keeps the colour and changes the dash;
+        a name nobody knows takes the first look that is free in this chart, and keeps it where it can.
         """
-        if name not in self.known:
-            base = next(
-                (b for b in sorted(self.known, key=len, reverse=True) if name.startswith((b + ",", b + " "))), ""
-            )
-            self.known[name] = self._variant(base) if base else self._new()
-        return self.known[name]
-
-    def _variant(self, base: str) -> tuple[tuple[str, str], list[int]]:
-        hue, _ = self.known[base]
-        taken = [dash for colour, dash in self.known.values() if colour == hue]
-        free = [dash for dash in DASHES if dash not in taken]
-        return hue, free[0] if free else DASHES[len(taken) % len(DASHES)]
-
-    def _new(self) -> tuple[tuple[str, str], list[int]]:
-        taken = list(self.known.values())
-        for dash in DASHES:
-            for shift in range(len(HUES)):
-                look = (HUES[(self.spare + shift) % len(HUES)], dash)
-                if look not in taken:
-                    self.spare += shift + 1
-                    return look
-        self.spare += 1
-        return HUES[self.spare % len(HUES)], DASHES[self.spare // len(HUES) % len(DASHES)]
-
-    def looks(self, names: list[str]) -> list[tuple[tuple[str, str], list[int]]]:
-        """Looks of the lines of one chart, no two alike while there are enough of them."""
-        out: list[tuple[tuple[str, str], list[int]]] = []
+        out: list[Look] = []
         for name in names:
-            look = self.look(name)
-            if look in out:
-                free = ((hue, dash) for dash in DASHES for hue in (*HUES, VERMILION) if (hue, dash) not in out)
-                look = next(free, look)
+            look = self.known.get(name) or self._variant(name)
+            if look is None or look in out:
+                free = ((hue, dash) for dash in DASHES for hue in HUES)
+                look = next((f for f in free if f not in out), look or (GREY, DOTTED))
+            self.known.setdefault(name, look)
             out.append(look)
         return out
+
+    def _variant(self, name: str) -> Look | None:
+        base = next((b for b in sorted(METHODS, key=len, reverse=True) if name.startswith((b + ",", b + " "))), None)
+        if base is None:
+            return None
+        hue, own = METHODS[base]
+        if name == f"{base} tuned":
+            return hue, DASHED
+        taken = [own, *(dash for colour, dash in self.known.values() if colour == hue)]
+        return hue, next((dash for dash in DASHES if dash not in taken), DOTTED)

@@ -107,13 +107,13 @@ const Charts = (() => {
         this.places.push(at);
         series.push({
           label: line.name, show: !this.hidden.has(line.name), dash: bars ? undefined : line.dash,
-          stroke: () => colour(line), width: bars ? 0 : ours ? 2.6 : 1.7,
+          stroke: () => colour(line), width: bars ? 0 : ours ? 3.6 : 1.5, // a line on top of ours still shows it on both sides
           fill: bars ? () => faded(colour(line), 0.6) : undefined,
           paths: bars ? uPlot.paths.bars({ size: [0.6, 60] }) : undefined,
           points: { show: spec.kind === "points" && line.x.length < 40, size: 6, fill: () => colour(line) },
         });
         if (this.columns[i] > 1) {
-          for (const _ of [0, 1]) series.push({ show: !this.hidden.has(line.name), stroke: "transparent", width: 0, points: { show: false } });
+          for (const _ of [0, 1]) series.push({ label: "range", show: !this.hidden.has(line.name), stroke: "transparent", width: 0, points: { show: false } });
           bands.push({ series: [at + 2, at + 1], fill: () => faded(colour(line), 0.13) });
         }
       });
@@ -123,11 +123,12 @@ const Charts = (() => {
       const xAxis = { ...axis, label: spec.x, labelSize: 18, size: 28, gap: 5, values: (_, s) => s.map(tickText) };
       if (ticks) Object.assign(xAxis, { splits: () => ticks.map((_, i) => i), values: (u, s) => s.map((i) => this.room(u) > 11 * Math.max(...ticks.map((t) => t.length)) * 0.62 || i % 3 === 0 ? ticks[i] : ""), grid: { show: false } });
       const scaleX = { time: false, distr: spec.xLog ? 3 : 1 };
+      if (spec.xLog) scaleX.range = (u, lo, hi) => [lo, hi];
       if (ticks) scaleX.range = (u, lo, hi) => (lo === 0 && hi === ticks.length - 1 ? [-0.6, ticks.length - 0.4] : [lo, hi]);
       const scaleY = { distr: log ? 3 : 1 };
       if (!log) scaleY.range = (u, lo, hi) => this.rangeY(lo, hi);
       this.plot = new uPlot({
-        width: this.host.clientWidth || 300, height: this.height(), legend: { show: false }, series, bands, padding: [10, 12, 0, 0],
+        width: this.host.clientWidth || 300, height: this.height(), legend: { show: false }, series, bands, padding: [10, 22, 0, 0],
         scales: { x: scaleX, y: scaleY },
         axes: [xAxis, { ...axis, size: (u, values) => 14 + 6.6 * Math.max(2, ...(values || []).map((v) => String(v ?? "").length)), gap: 6, values: (_, s) => s.map(tickText) }],
         cursor: { drag: { x: true, y: true, uni: 24 }, points: { size: 7 }, focus: { prox: 24 } },

@@ -46,6 +46,7 @@ const Gain = (() => {
       parts.push(svg("line", { x1: 0, x2: width - right + 4, y1: y(v), y2: y(v), style: `stroke: var(--${name}); stroke-width: 2; ${name === "gd" ? "stroke-dasharray: 5 3" : ""}` }));
       parts.push(svg("text", { x: width - right + 8, y: heights[i] + 4, class: name }, label));
     });
+    target.setAttribute("viewBox", `0 0 ${width} ${height}`); // so that it fits when printed on narrower paper
     target.replaceChildren(...parts);
   }
 
