@@ -156,8 +156,9 @@ def heading(record: Record) -> tuple[str, str]:
 def _number(number: Mapping[str, Any], index: int) -> dict[str, Any]:
     """One number of a verdict, with the place of its interval on a common axis."""
     out = {k: number.get(k) for k in ("group", "what", "value", "low", "high", "runs", "note")}
-    low, value, high = (out[k] if is_number(out[k]) else out["value"] for k in ("low", "value", "high"))
-    drawn = (low, value, high) if is_number(value) and 0 < low <= high else None  # on a logarithmic axis
+    value = out["value"] if is_number(out["value"]) else 0.0
+    low, high = (float(bound) if is_number(bound := out[k]) else value for k in ("low", "high"))
+    drawn = (low, value, high) if 0 < low <= high else None  # on a logarithmic axis
     return out | {"drawn": drawn, "pointer": f"verdict.numbers[{index}]"}
 
 
