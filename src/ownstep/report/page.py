@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -71,7 +72,7 @@ def write(results: Path, target: Path, quick: bool = False) -> Results:
     """
     if not results.is_dir():
         raise InvalidInput(f"no folder of results at {str(results)!r}: run 'ownstep paper all --quick', or name one")
-    link = Path(os.path.relpath(results.resolve(), target.resolve().parent)).as_posix()
+    link = quote(Path(os.path.relpath(results.resolve(), target.resolve().parent)).as_posix())
     found = read(results, link, quick)
     html = build(found)
     try:
