@@ -157,7 +157,8 @@ const Charts = (() => {
     /* Whole decades, seven at most: what lies deeper is rounding, and can be zoomed into. */
     rangeLog(lo, hi) {
       if (!(lo > 0)) return [0.1, 1];
-      return hi / lo < 10 ? [lo / 1.1, hi * 1.1] : uPlot.rangeLog(Math.max(lo, hi * 1e-7), hi, 10, true);
+      const step = 10 ** Math.floor(Math.log10(lo));
+      return hi / lo < 10 ? [Math.floor(lo / step) * step, Math.ceil(hi / step) * step] : uPlot.rangeLog(Math.max(lo, hi * 1e-7), hi, 10, true);
     }
 
     rangeY(lo, hi) {
