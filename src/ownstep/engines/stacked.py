@@ -43,7 +43,7 @@ class Job:
 class Stack:
     """The joint evaluation of several jobs, whose problems share data, architecture and batch size."""
 
-    def __init__(self, jobs: Sequence[Job], layout: str | None = None, graph: bool = True) -> None:
+    def __init__(self, jobs: Sequence[Job], layout: str | None = None, graph: bool = True, fused: bool = False) -> None:
         first = jobs[0].problem
         for job in jobs:
             p = job.problem
@@ -58,7 +58,9 @@ class Stack:
                     f"{jobs[0].name!r} (make the problems from one tensor on the device, with mini-batches)"
                 )
         self.jobs, self.first = tuple(jobs), first
-        self.layout = layouts(first.model)[0] if layout is None else layout
+        known = layouts(first.model)
+        self.layout = ("patches" if fused and "patches" in known else known[0]) if layout is None else layout
+        self._weighted = torch.compile(self._objective, dynamic=False) if fused else self._objective
         device, dtype = first.device, first.dtype
         self.owners_of = torch.stack([j.problem.device_of for j in jobs])
         self.divisors = np.stack([j.problem.divisor for j in jobs])
@@ -120,6 +122,14 @@ class Stack:
         return np.array(losses), to_numpy((out.argmax(-1) == targets).double().mean(1))
 
     def _pass(self, x: Tensor, coefficients: Tensor, total: Tensor, drawn: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            objective, values = self._weighted(x, coefficients, total, drawn)
+            (sums,) = torch.autograd.grad(objective, x)
+        return values.detach(), sums
+
+    def _objective(self, x: Tensor, coefficients: Tensor, total: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
+        """The number whose gradient is every job's asked-for sum, and f of every job on its batch."""
         p, M = self.first, len(self.jobs)
         at = drawn[..., 0]
         images = p.parts[0][0][at]
@@ -127,20 +137,13 @@ class Stack:
             changed = p.augment.apply(images.flatten(0, 1), drawn[..., 1:].flatten(0, 1))
             images = changed.unflatten(0, (M, -1))
         owners, targets = self.owners_of.gather(1, at), p.targets[at]
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            tensors = p.layout.split(x)
-            with torch.autocast(p.device.type, p.autocast, enabled=p.autocast is not None):
-                out = stacked_forward(p.model, tensors, images, self.layout).to(x.dtype)
-            losses = p.loss(out.flatten(0, 1), targets.flatten()).view(M, -1)
-            objective = (coefficients.gather(1, owners) * losses).sum()
-            penalty = torch.zeros_like(total)
-            if p.penalty is not None:
-                penalty = p.penalty(tensors.values(), 1)
-                objective = objective + (total * penalty).sum()
-            (sums,) = torch.autograd.grad(objective, x)
-        values = (self.shares.gather(1, owners) * losses.detach()).sum(1) + penalty.detach()
-        return values, sums
+        tensors = p.layout.split(x)
+        with torch.autocast(p.device.type, p.autocast, enabled=p.autocast is not None):
+            out = stacked_forward(p.model, tensors, images, self.layout).to(x.dtype)
+        losses = p.loss(out.flatten(0, 1), targets.flatten()).view(M, -1)
+        penalty = torch.zeros_like(total) if p.penalty is None else p.penalty(tensors.values(), 1)
+        objective = (coefficients.gather(1, owners) * losses).sum() + (total * penalty).sum()
+        return objective, (self.shares.gather(1, owners) * losses).sum(1) + penalty
 
 
 def run_stacked(
@@ -150,6 +153,7 @@ def run_stacked(
     every: int = 500,
     layout: str | None = None,
     graph: bool = True,
+    fused: bool = False,
     seconds: float | None = None,
     observe: Callable[[int, Stack], None] | None = None,
 ) -> list[History]:
@@ -160,10 +164,12 @@ def run_stacked(
     rounds : K, the same for all.
     every : rounds between two fetches of the losses, and two calls of ``observe(k, stack)``.
     layout : of the stacked layers, see :mod:`ownstep.problems.stack`.
+    graph : on a GPU, record a round once and replay it.
+    fused : let ``torch.compile`` fuse a round's small operations: half a minute once, then faster on a GPU.
     seconds : stop at the first fetch after this long, keeping what is there.
     """
     whole_number("rounds", rounds, 0)
-    stack = Stack(jobs, layout, graph)
+    stack = Stack(jobs, layout, graph, fused)
     return _Run(stack, jobs).go(rounds, every, seconds, observe)
 
 
