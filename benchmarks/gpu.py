@@ -93,9 +93,9 @@ def cifar10(asked: argparse.Namespace) -> None:
     if asked.tiny:
         at = mnist_experiment.choose(d["labels"], 2, 0)
         d |= {"images": d["images"][at], "labels": d["labels"][at]}
-    options: dict[str, Any] = {"draws": asked.draws or 100, "samples": 10, "epochs": asked.rounds or 150}
+    options: dict[str, Any] = {"draws": asked.draws or 300, "samples": 10, "epochs": asked.rounds or 150}
     options |= {"draws": 1, "samples": 1, "epochs": 2, "evaluations": 1, "test": 20} if asked.tiny else {}
-    also = {kind: min(asked.seeds, 2) for kind in (asked.constants or "").split(",") if kind}
+    also = {kind: 1 for kind in (asked.constants or "").split(",") if kind}
     result = cifar_experiment.experiment(
         d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked), also=also, layout=asked.layout,
         fused=asked.fused, device=asked.device, clock=neural.Clock(asked.seconds), say=say, **options,

@@ -76,29 +76,26 @@ class Stack:
     def set_mixes(self, mixes: Sequence[NDArray[np.float64]]) -> None:
         """The coefficients c of every job's coming round; nothing is sent while they stay as they were."""
         for m, (old, new) in enumerate(zip(self._mixes, mixes, strict=True)):
-            if old is None or not np.array_equal(old, new):
+            if old is None or old.tobytes() != new.tobytes():
                 self.coefficients[m] = torch.as_tensor(new / self.divisors[m]).to(self.x)
                 self.total[m] = float(new.sum())
                 self._mixes[m] = new
 
     def table(self, start: int, stop: int) -> Tensor:
         """(rounds, jobs, batch, 1 + augmentation) whole numbers: which samples, and how each is changed."""
-        made: dict[Any, list[NDArray[Any]]] = {}
+        dealt: dict[Any, NDArray[Any]] = {}
+        changed: dict[Any, NDArray[Any]] = {}  # runs of one seed change their batches alike, whatever their samples
         columns = []
         for job in self.jobs:
-            p = job.problem
+            p, k = job.problem, range(start, stop)
             key = (p.batch, p.seed, p.partition.device_of.tobytes())
-            if key not in made:
+            if key not in dealt:
                 assert p.dealer is not None
-                samples = [p.dealer.indices(k)[:, None] for k in range(start, stop)]
-                if p.augment is not None:
-                    samples = [
-                        np.column_stack([s, p.augmentation(k)])
-                        for s, k in zip(samples, range(start, stop), strict=True)
-                    ]
-                made[key] = samples
-            columns.append(made[key])
-        return torch.as_tensor(np.stack([np.stack(c) for c in columns], axis=1))
+                dealt[key] = np.stack([p.dealer.indices(i) for i in k])[..., None]
+            if p.augment is not None and p.seed not in changed:
+                changed[p.seed] = np.stack([p.augmentation(i) for i in k])
+            columns.append(np.concatenate([dealt[key], *([changed[p.seed]] if changed else [])], axis=-1))
+        return torch.as_tensor(np.stack(columns, axis=1))
 
     def evaluate(self, drawn: Tensor) -> tuple[Tensor, Tensor]:
         """(f of every job on its batch, its asked-for sum), at ``self.x``."""
@@ -107,10 +104,11 @@ class Stack:
 
     def outputs(self, inputs: Tensor, chunk: int = 250) -> Tensor:
         """(jobs, n, classes): every model on the same inputs, without a gradient."""
+        known = layouts(self.first.model)
         with torch.no_grad():
             tensors = self.first.layout.split(self.x)
             parts = [
-                stacked_forward(self.first.model, tensors, part.expand(len(self.jobs), *part.shape), self.layout)
+                stacked_forward(self.first.model, tensors, part.expand(len(self.jobs), *part.shape), known[0])
                 for part in inputs.split(chunk)
             ]
         return torch.cat(parts, dim=1)

@@ -118,9 +118,11 @@ def experiment(
         for kind, arm in arms.items():
             if turn >= wanted[kind]:
                 continue
-            measured = measure("differences" if kind == "paper" else kind)
-            L = np.array(PAPER_L[: len(split)]) if kind == "paper" else measured.values
-            arm["smoothness"].append({"seed": int(seed), "differences": measured.to_dict()})
+            L = np.array(PAPER_L[: len(split)])
+            if kind != "paper":
+                measured = measure(kind)
+                L = measured.values
+                arm["smoothness"].append({"seed": int(seed), kind: measured.to_dict()})
             arm["runs"].append({"seed": int(seed), "methods": {}})
             for label, method, batch in (
                 (neural.OURS, ours, PerDevice(1)),
@@ -155,7 +157,7 @@ def experiment(
     return {
         "arms": {"paper": arms.pop("paper")}, "also": arms, "rounds": histories[0].rounds, "planned": rounds,
         "per_epoch": per_epoch, "draws": draws,
-        "samples_for_L": samples, "layout": histories[0].settings["layout"], "replay": histories[0].settings["replay"],
+        "samples_for_L": samples, "replay": histories[0].settings["replay"],
         "seconds": clock.spent,
     }  # fmt: skip
 
