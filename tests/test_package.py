@@ -12,7 +12,19 @@ import ownstep
 from ownstep import data, lazy
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("data", "partition", "problems", "smoothness", "plan", "methods", "engines", "history", "pep", "paper")
+ROOMS = (
+    "data",
+    "partition",
+    "problems",
+    "smoothness",
+    "plan",
+    "methods",
+    "engines",
+    "history",
+    "pep",
+    "paper",
+    "report",
+)
 
 
 def loaded_by(statement: str) -> set[str]:

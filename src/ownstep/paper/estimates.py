@@ -58,8 +58,8 @@ def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dic
     import torch
 
     if not quick and not torch.cuda.is_available():
-        recorded: dict[str, Any] = neural.committed("estimates", "gpu-estimates.json")["estimates"]
-        return recorded | {"outcomes": outcomes()}
+        found = neural.committed("estimates", "gpu-estimates.json")
+        return found["estimates"] | {"outcomes": outcomes(), "recorded": neural.recorded(found)}
     from ownstep.data import load
 
     data: dict[str, Any] = {name: load(name) for name in (("mnist",) if quick else NETWORKS)}
@@ -135,7 +135,7 @@ def outcomes() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, module in (("mnist", mnist), ("cifar10", cifar10), ("sst2", sst2)):
         recorded = module.run()
-        found |= {f"{name}: {arm}": runs for arm, runs in (recorded["arms"] | recorded.get("also", {})).items()}
+        found |= {f"{name}: {arm}": runs for arm, runs in recorded["arms"].items()}
     for name, part in neural.committed("estimates", optional=OTHERS).items():
         found |= {f"{name}: {arm}": runs for arm, runs in part["arms"].items()}
     return {name: [_brief(one) for one in arm["runs"]] for name, arm in found.items()}
