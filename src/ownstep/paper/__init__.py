@@ -32,6 +32,7 @@ EXPERIMENTS = {
     "fedopt": "fedopt",
     "participation": "participation",
     "estimates": "estimates",
+    "attribution": "attribution",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 

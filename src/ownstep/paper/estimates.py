@@ -59,7 +59,7 @@ def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dic
 
     if not quick and not torch.cuda.is_available():
         found = neural.committed("estimates", "gpu-estimates.json")
-        return found["estimates"] | {"outcomes": outcomes(), "recorded": neural.recorded(found)}
+        return {**found["estimates"], "outcomes": outcomes(), "recorded": neural.recorded(found)}
     from ownstep.data import load
 
     data: dict[str, Any] = {name: load(name) for name in (("mnist",) if quick else NETWORKS)}
