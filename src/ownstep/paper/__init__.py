@@ -31,6 +31,8 @@ EXPERIMENTS = {
     "gossip": "gossip",
     "fedopt": "fedopt",
     "participation": "participation",
+    "estimates": "estimates",
+    "attribution": "attribution",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 
