@@ -53,7 +53,8 @@ PARTS = {
 }
 MARKS = {VERDICTS[0]: "yes", VERDICTS[1]: "partly", VERDICTS[2]: "no", OTHER: "none", MISSING: "none"}
 NUMBER = re.compile(
-    r"(?P<name>Algorithm 1|[12]/\(?L[-\w+]*\)?|L_?[\d₁₂]|W8A|SST-2|CIFAR-10|\b[A-Za-z_]+[-_]?\d+\w*)"
+    r"(?P<name>Algorithm 1|Fig\. \d+\w?|Theorem \d|"
+    r"[12]/\(?L[-\w+]*\)?|L_?[\d₁₂]|W8A|SST-2|CIFAR-10|\b[A-Za-z_]+[-_]?\d+\w*)"
     r"|(?P<number>(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?:e[-+−]?\d+)?%?)"
 )
 
