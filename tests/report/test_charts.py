@@ -10,6 +10,7 @@ import pytest
 from ownstep.paper import load_experiment
 from ownstep.report import numbers
 from ownstep.report.charts import charts, given, tables
+from ownstep.report.page import plain
 from ownstep.report.palette import METHODS, Palette
 
 from .conftest import neural
@@ -82,6 +83,31 @@ def test_an_experiment_s_own_charts_come_first_and_broken_ones_fall_back():
     assert len(drawn(neural(), broken)) == 2
     with pytest.raises(ValueError, match="'a' has 2 x and 1 y"):
         given({"title": "", "lines": [line | {"y": [1]}]})
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        {"runs": [{"methods": {"a": {"rounds": [0, "x"], "loss": [1, 2]}}}]},
+        {"runs": [{"methods": {"a": {"rounds": [0, float("nan")], "loss": [1, 2]}}}]},
+        {"runs": [{"devices": {"L": [1.0], "names": ["a", "b"]}}]},
+        {"runs": [{"methods": {"a": {"rounds": [], "loss": []}}}, 3, None]},
+        {"series": {"a": {"round": [1, 2], "gap": ["<b>", {}]}}},
+        {"curves": {"a": [{"upper": 1.0, "rounds": "many"}]}},
+    ],
+)
+def test_data_that_makes_no_sense_costs_its_chart_and_no_more(arm):
+    sound = {"round": [1, 2, 3], "gap": [3.0, 2.0, 1.0]}
+    found = drawn({"first": sound, "arms": {"x": arm}})
+    assert found[0].views[0].lines[0].y == [3.0, 2.0, 1.0]
+    for chart in found:
+        json.dumps(plain(chart, Palette()), allow_nan=False)
+
+
+def test_a_line_runs_from_left_to_right():
+    chart = given({"title": "", "lines": [{"name": "a", "x": [3, 1, 2], "y": [9, 1, None], "low": [8, 0, 3]}]})
+    assert (chart.views[0].lines[0].x, chart.views[0].lines[0].y) == ([1, 2, 3], [1, None, 9])
+    assert chart.views[0].lines[0].low == [0, 3, 8]
 
 
 def test_too_many_charts_are_cut_and_counted():

@@ -64,7 +64,7 @@ def _all(
     if judge:
         done = ((n, "done", judge_again(n, out, quick)) for n in EXPERIMENTS if on_disk(n, out, quick, seed))
     else:
-        done = conduct_all(out, quick, seed, again, **{"seeds": seeds, "device": device})
+        done = conduct_all(out, quick, seed, again, _starting, **{"seeds": seeds, "device": device})
     for name, state, report in done:
         reports[name] = report | {"state": state}
         if not as_json:
@@ -80,6 +80,10 @@ def _all(
         )
     if failed:
         raise OwnstepError(f"{len(failed)} of {len(reports)} failed: {', '.join(failed)}; start again to try them anew")
+
+
+def _starting(name: str) -> None:
+    typer.echo(f"{name} ...", err=True)
 
 
 def _line(name: str, state: str, report: dict[str, Any]) -> str:

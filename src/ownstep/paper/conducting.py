@@ -137,12 +137,17 @@ def on_disk(name: str, folder: Path, quick: bool = False, seed: int = 0) -> dict
 
 
 def conduct_all(
-    folder: Path, quick: bool = False, seed: int = 0, again: bool = False, **options: Any
+    folder: Path,
+    quick: bool = False,
+    seed: int = 0,
+    again: bool = False,
+    starting: Callable[[str], None] = lambda name: None,
+    **options: Any,
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Every experiment in the paper's order: its name, *there*, *done* or *failed*, and its summary.
 
-    Results that are there are left alone unless ``again``; one that fails does not stop the others. Options that an
-    experiment does not take are left out.
+    Results that are there are left alone unless ``again``; one that fails does not stop the others. ``starting`` is
+    told the name of each that is run. Options that an experiment does not take are left out.
     """
     for name in EXPERIMENTS:
         found = None if again else on_disk(name, folder, quick, seed)
@@ -150,6 +155,7 @@ def conduct_all(
             yield name, "there", found
             continue
         fitting = {k: v for k, v in options.items() if k == "progress" or k in _takes(name)}
+        starting(name)
         try:
             yield name, "done", conduct(name, folder, quick, seed, **fitting)
         except (InvalidInput, OwnstepError) as error:

@@ -6,7 +6,7 @@ the result is walked, and wherever it holds one of the shapes that experiments w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,15 +85,26 @@ class Table:
 def charts(module: Any, result: Any) -> tuple[list[Chart], int]:
     """An experiment's charts, and how many were left out."""
     offered = getattr(module, "charts", None)
-    found: list[Chart] = []
-    if offered is not None:
-        try:
-            found = [given(c) for c in offered(result)]
-        except (KeyError, TypeError, ValueError, IndexError, StopIteration, AttributeError):
-            found = []  # a result of another shape than the module writes today: draw it by its shape
-    if not found:
-        found = [c for c in _walk(result, (), _context(result)) if any(view.lines for view in c.views)]
+    found = [] if offered is None else _as_far_as_possible(given(c) for c in _once(offered, result))
+    if not found:  # or a result of another shape than the module writes today: draw it by its shape
+        walked = _as_far_as_possible(_walk(result, (), _context(result)))
+        found = [c for c in walked if any(view.lines for view in c.views)]
     return found[:MOST], max(0, len(found) - MOST)
+
+
+def _once(offered: Callable[[Any], list[Any]], result: Any) -> Iterator[Any]:
+    yield from offered(result)
+
+
+def _as_far_as_possible(made: Iterator[Chart]) -> list[Chart]:
+    """Charts until the data is no longer what it should be: a page with fewer charts beats no page."""
+    found: list[Chart] = []
+    try:
+        for chart in made:
+            found.append(chart)
+    except (KeyError, TypeError, ValueError, IndexError, StopIteration, AttributeError, RuntimeError):
+        pass
+    return found
 
 
 def given(data: Mapping[str, Any]) -> Chart:
@@ -109,8 +120,12 @@ def given(data: Mapping[str, Any]) -> Chart:
 def _line(name: str, x: Sequence[Any], y: Sequence[Any], low: Any = None, high: Any = None) -> Line:
     if len(x) != len(y):
         raise ValueError(f"line {name!r} has {len(x)} x and {len(y)} y values")
-    bounds = [None if b is None else _floats(b) for b in (low, high)]
-    return Line(name, [float(v) for v in x], _floats(y), *bounds)
+    at = [float(v) for v in x]
+    if not np.isfinite(at).all():
+        raise ValueError(f"line {name!r} has x values that are no numbers")
+    order = np.argsort(at, kind="stable")
+    columns = [None if column is None else [_floats(column)[i] for i in order] for column in (y, low, high)]
+    return Line(name, [at[i] for i in order], columns[0] or [], *columns[1:])
 
 
 def _floats(values: Sequence[Any]) -> list[float | None]:
