@@ -14,7 +14,7 @@ function probe(spec) {
     const look = () => {
       const page = frame.contentDocument;
       const ready = page && page.documentElement && page.documentElement.dataset.ready;
-      if (!ready && Date.now() - began < 8000) { setTimeout(look, 30); return; }
+      if (!ready && Date.now() - began < 30000) { setTimeout(look, 30); return; }
       if (!ready) { end(null); return; }
       Promise.resolve().then(() => new Function("w", "d", spec.script)(frame.contentWindow, page)).then(end, (e) => end("failed: " + e));
     };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,11 @@ from .conftest import METHODS, write
 from .test_page import poisoned
 
 WIDTHS = (1280, 390)
+ROOT = Path(__file__).parents[2]
+TOO_WIDE = """const inside = (e) => e.closest(".scroll, pre, .toc, .plot");
+const tooWide = [...d.querySelectorAll("main *")].filter((e) => e.getClientRects().length && !inside(e)
+  && e.getBoundingClientRect().right > w.innerWidth + 1).map((e) => e.outerHTML.slice(0, 80));
+"""
 
 
 @pytest.fixture(scope="module", params=BROWSERS)
@@ -35,16 +41,14 @@ def ask(browser, html, script="return null;", width=1280):
 def test_it_opens_and_draws_every_line_without_overflowing(browser, results, width):
     shown = ask(
         browser, build(read(results, "r")),
-        """const charts = [...d.querySelectorAll("figure.chart")];
-        const inside = (e) => e.closest(".scroll, pre, .toc, .plot");
+        TOO_WIDE + """const charts = [...d.querySelectorAll("figure.chart")];
         return { lines: charts.map((c) => Number(c.dataset.lines)),
                  plotted: w.eval("Charts").all.map((c) => c.plot.series.slice(1).filter((s) =>
                    s.label !== "range" && s.show).length),
                  sizes: charts.map((c) => c.querySelector("canvas").clientWidth),
                  legends: charts.map((c) => c.querySelectorAll(".legend button").length),
                  width: d.documentElement.scrollWidth,
-                 wide: [...d.querySelectorAll("main *")].filter((e) => e.getClientRects().length && !inside(e)
-                   && e.getBoundingClientRect().right > w.innerWidth + 1).map((e) => e.outerHTML.slice(0, 80)) };""",
+                 wide: tooWide };""",
         width,
     )  # fmt: skip
     # In the order of the page: two worst-case curves; three methods and their constants with L-bar; four in the contest
@@ -55,6 +59,22 @@ def test_it_opens_and_draws_every_line_without_overflowing(browser, results, wid
     assert all(100 < size <= width for size in shown["sizes"])
     assert shown["width"] <= width
     assert shown["wide"] == []
+
+
+def test_the_repository_s_own_results_fit_a_phone(browser):
+    found = read(ROOT / "results", "../results")
+    html = build(found)
+    shown = ask(
+        browser, html,
+        TOO_WIDE + """const charts = [...d.querySelectorAll("figure.chart")];
+        return { wide: tooWide, width: d.documentElement.scrollWidth,
+                 blank: charts.filter((c) => !(Number(c.dataset.lines) > 0)).length, charts: charts.length };""",
+        390,
+    )  # fmt: skip
+    assert shown["wide"] == []
+    assert shown["width"] <= 390
+    assert shown["blank"] == 0
+    assert shown["charts"] == html.count('<figure class="chart"')
 
 
 def test_hovering_shows_values_zooming_and_hiding_work(browser, results):

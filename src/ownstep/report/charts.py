@@ -124,8 +124,12 @@ def _line(name: str, x: Sequence[Any], y: Sequence[Any], low: Any = None, high: 
     if not np.isfinite(at).all():
         raise ValueError(f"line {name!r} has x values that are no numbers")
     order = np.argsort(at, kind="stable")
-    columns = [None if column is None else [_floats(column)[i] for i in order] for column in (y, low, high)]
-    return Line(name, [at[i] for i in order], columns[0] or [], *columns[1:])
+
+    def sorted_by_x(column: Sequence[Any] | None) -> list[float | None] | None:
+        found = None if column is None else _floats(column)
+        return found and [found[i] for i in order]
+
+    return Line(name, [at[i] for i in order], sorted_by_x(y) or [], sorted_by_x(low), sorted_by_x(high))
 
 
 def _floats(values: Sequence[Any]) -> list[float | None]:

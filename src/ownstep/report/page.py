@@ -115,6 +115,7 @@ def build(results: Results) -> str:
         style=Markup(_asset("uplot.min.css") + _asset("style.css")),
         fonts={name: _encoded(f"{name}.woff2") for name in ("source-serif-4", "source-sans-3")},
         library=Markup(_asset("uplot.min.js")),
+        licence=_asset("uplot-LICENSE.txt"),
         scripts=[Markup(_asset(name)) for name in ("charts.js", "gain.js", "page.js")],
     )  # fmt: skip
 

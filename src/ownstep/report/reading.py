@@ -136,7 +136,9 @@ def read_one(name: str, folder: Path, link: str, quick: bool = False) -> Record:
     """One experiment."""
     module = load_experiment(name)
     own = name + ("-quick" if quick else "")
-    part = getattr(module, "PART", PARTS.get(name, WORST_CASE if name.startswith("pep-") else IN_THE_PAPER))
+    usual = PARTS.get(name, WORST_CASE if name.startswith("pep-") else IN_THE_PAPER)
+    part = getattr(module, "PART", usual)
+    part = part if part in (WORST_CASE, IN_THE_PAPER, BEYOND) else usual
     base = folder / own
     sources = tuple(
         Source(path.name, f"{link}/{own}/{quote(path.name)}", path.stat().st_size)
