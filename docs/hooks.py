@@ -1,4 +1,4 @@
-"""Lets pages show files that lie outside ``docs/``: figures of ``results/`` go into the site, other links to the source."""
+"""Pages may show files that lie outside ``docs/``: those of ``results/`` go into the site, other links become text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links out of ``docs/`` are written for readers of the repository; here they point into the site, or become text."""
+    """Links out of ``docs/`` are made for readers of the repository; here they point into the site, or become text."""
     here = posixpath.dirname(page.file.src_uri)
 
     def inside(match: re.Match[str]) -> str:
@@ -37,7 +37,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = markdown.replace(VERDICTS, verdicts(here))
     markdown = OUTSIDE.sub(inside, markdown)
     # what the site does not hold stays as text: [words](../src/x.py) -> words
-    return re.sub(r"(?<!!)\[([^\]]+)\]\((?:\.\./)+(?:src|benchmarks|tests|results|[A-Z]+\.md)[^)]*\)", r"\1", markdown)
+    return re.sub(r"(?<!!)\[([^\]]+)\]\((?:\.\./)+(?:src|benchmarks|tests|[A-Z]+\.md)[^)]*\)", r"\1", markdown)
 
 
 def verdicts(here: str) -> str:
