@@ -73,8 +73,9 @@ class Kaleido:
         self.program, self.script = found, folder / "probe.js"
         self.script.write_text(
             PROBE.read_text() + "\nwindow.Plotly = { version: '2' };"
-            "Object.defineProperty(window, 'kaleido_scopes', { set() {}, get: () => ({ plotly: (spec) =>"
-            " probe(spec.data).then((a) => ({ code: 0, message: null, format: 'svg', result: JSON.stringify(a) })) }) });"
+            "const reply = (a) => ({ code: 0, message: null, format: 'svg', result: JSON.stringify(a) });"
+            "const scopes = { plotly: (spec) => probe(spec.data).then(reply) };"
+            "Object.defineProperty(window, 'kaleido_scopes', { set() {}, get: () => scopes });"
         )
 
     def ask(self, spec: dict[str, Any]) -> dict[str, Any]:

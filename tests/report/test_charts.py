@@ -60,6 +60,8 @@ def test_tables_by_rows_and_by_columns_are_drawn_over_what_rises():
     (columns,) = drawn({"study": {"draws": [1, 10, 100], "L": [1.0, 2.0, 300.0], "names": ["a", "b", "c"]}})
     assert [line.name for line in columns.views[0].lines] == ["smoothness L"]
     assert columns.views[0].log  # it spans more than a factor of 50
+    (family,) = drawn({"first": {m: {"rounds": [0, 1], "loss": [2.0, 1.0]} for m in ("GD", "ours")}})
+    assert [line.name for line in family.views[0].lines] == ["GD", "ours"]
     assert not drawn({"rows": [{"method": m, "rounds": 1} for m in "abc"]})  # nothing rises: a table alone
     assert not drawn({"x": [1, 2], "y": "no list"})
 
@@ -83,7 +85,7 @@ def test_an_experiment_s_own_charts_come_first_and_broken_ones_fall_back():
 
 
 def test_too_many_charts_are_cut_and_counted():
-    result = {str(i): {"round": [1, 2], "gap": [1, 2]} for i in range(20)}
+    result = {str(i): {"only": {"round": [1, 2], "gap": [1, 2]}} for i in range(20)}
     found, left = charts(NOTHING, result)
     assert (len(found), left) == (12, 8)
 

@@ -68,7 +68,9 @@ def test_data_inside_a_script_cannot_end_it():
 
 def test_numbers_are_linked_and_names_are_not():
     text = str(
-        linked("gain 1.51 over GD 1/L-bar, W8A by Algorithm 1: -3.2e-04 in 12,000 rounds (<95%)", "a/b.json", "x")
+        linked(
+            "gain 1.51 over GD 1/L-bar, W8A, Fig. 1a by Algorithm 1: -3.2e-04 in 12,000 rounds (<95%)", "a/b.json", "x"
+        )
     )
     assert re.findall(r'<a class="n" href="a/b.json" title="x">([^<]*)</a>', text) == [
         "1.51",

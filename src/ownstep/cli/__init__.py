@@ -52,7 +52,10 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, 1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            print("ownstep: interrupted; a run with --checkpoint goes on when started again", file=sys.stderr)
+            print(
+                "ownstep: interrupted; a run with --checkpoint or an experiment goes on when started again",
+                file=sys.stderr,
+            )
         raise
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,8 +18,9 @@ from typing import Any
 
 import ownstep
 from ownstep.checks import whole_number
-from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.errors import InvalidInput, OwnstepError, require_extra
 from ownstep.files import write_atomically
+from ownstep.lazy import EXTRAS
 from ownstep.paper import EXPERIMENTS, load_experiment
 
 PARTS = ".parts"
@@ -92,7 +93,12 @@ def conduct(
     base = _base(name, folder, quick)
     asked = {"quick": quick, "seed": seed, "seeds": seeds, "device": device}
     kept = Pieces(base / PARTS / _fingerprint(asked))
-    result = experiment.run(quick=quick, seed=seed, progress=progress, **_options(name, seeds, device, kept))
+    try:
+        result = experiment.run(quick=quick, seed=seed, progress=progress, **_options(name, seeds, device, kept))
+    except ModuleNotFoundError as error:
+        if error.name in EXTRAS:
+            raise require_extra(error.name, EXTRAS[error.name]) from error
+        raise
     report = {
         "name": name,
         "claim": experiment.CLAIM,

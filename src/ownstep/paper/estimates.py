@@ -240,3 +240,30 @@ def figure(result: dict[str, Any]) -> Figure:
         plots.finish(row[1], "by eps", "eps", "", "best")
         plots.finish(row[2], "by region", "scale of the region", "", "best")
     return figure
+
+
+def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """For the report: what :func:`figure` shows, the running maxima and the ratios by eps and by region."""
+    out = []
+    for name, network in result["networks"].items():
+        rows, where = network["rows"], {"pointer": f"result.networks.{name}.rows", "x_log": True, "y": "largest ratio"}
+        exact = sorted((r["scale"], max(r["L"])) for r in rows if r["epsilon"] is None)
+        running = [
+            {"name": r["precision"], "x": r["history"]["draws"], "y": [max(L) for L in r["history"]["L"]]}
+            for r in rows
+            if r["own"] and r["epsilon"] is not None
+        ]
+        out.append({"title": f"{name}: running maximum", "x": "draws", "log": True, "lines": running, **where})
+        for key, fixed, label in (("epsilon", "scale", "eps"), ("scale", "epsilon", "scale of the region")):
+            lines = []
+            for precision in ("float64", "float32"):
+                mine = [r for r in rows if r["precision"] == precision and r["epsilon"] is not None]
+                line = sorted((r[key], max(r["L"])) for r in mine if r[fixed] == network[fixed])
+                lines.append({"name": precision, "x": [k for k, _ in line], "y": [v for _, v in line]})
+            if key == "scale" and exact:
+                lines.append({"name": "exact Hessian products", "x": [k for k, _ in exact], "y": [v for _, v in exact]})
+            lines = [line for line in lines if len(line["x"]) > 1]
+            if lines:
+                shown = {"title": f"{name}: by {label}", "x": label, "log": True, "kind": "points", "lines": lines}
+                out.append(shown | where)
+    return out

@@ -131,9 +131,9 @@ def _walk(node: Any, path: tuple[str, ...], context: Mapping[str, Any]) -> Itera
             if made:
                 used.add(key)
                 yield from made
-        columns = _columns(node, path) if not used else None
-        if columns is not None:
-            yield columns
+        whole = (_family(node, path) or _columns(node, path)) if not used else None
+        if whole is not None:
+            yield whole
             return
         for key, value in node.items():
             if key not in used and key not in SKIPPED:
@@ -230,13 +230,27 @@ def _mean(name: str, pairs: Sequence[tuple[list[Any], list[Any]]]) -> Line:
 
 def _series(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, Any]) -> Iterator[Chart]:
     """One run of several methods: columns of rounds and measures for each."""
-    by: dict[str, list[Line]] = {}
-    for method, record in _mapping(node["series"]).items():
-        for measure, (x, y) in _measures_beside(record).items():
-            by.setdefault(measure, []).append(_line(str(method), x, y))
-    views = [View(LABELS.get(m, _words(m)), lines, True) for m, lines in _ordered(by).items()]
+    views = _side_by_side(_mapping(node["series"]), log=True)
     if views:
         yield Chart(_title(path), _pointer((*path, "series")), "round", views, x_log=True)
+
+
+def _family(node: Mapping[str, Any], path: tuple[str, ...]) -> Chart | None:
+    """Two or more tables by columns over the same x belong on one chart."""
+    x = next((k for k in XS if all(_rising(_mapping(v).get(k)) for v in node.values())), None)
+    if len(node) < 2 or x is None:
+        return None
+    views = _side_by_side(node)
+    return Chart(_title(path), _pointer(path), LABELS.get(x, _words(x)), views) if views else None
+
+
+def _side_by_side(records: Mapping[str, Any], log: bool | None = None) -> list[View]:
+    """One view a measure, one line a record; without a word about it the axis is as wide as the values ask."""
+    by: dict[str, list[Line]] = {}
+    for name, record in records.items():
+        for measure, (x, y) in _measures_beside(record).items():
+            by.setdefault(measure, []).append(_line(str(name), x, y))
+    return [View(_words(m), lines, _wide(lines) if log is None else log) for m, lines in _ordered(by).items()]
 
 
 def _measures_beside(record: Any) -> dict[str, tuple[list[Any], list[Any]]]:
@@ -352,7 +366,7 @@ def _words(key: str) -> str:
 
 
 def _title(path: Sequence[str]) -> str:
-    kept = [p for p in path if p not in ("arms", "result", "rows", "runs")]
+    kept = [p for p in path if p not in ("arms", "result", "rows", "runs", "experiments", "first")]
     return ", ".join(p.replace("_", " ") for p in kept)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -52,7 +53,8 @@ PARTS = {
 }
 MARKS = {VERDICTS[0]: "yes", VERDICTS[1]: "partly", VERDICTS[2]: "no", OTHER: "none", MISSING: "none"}
 NUMBER = re.compile(
-    r"(?P<name>Algorithm 1|[12]/\(?L[-\w+]*\)?|L_?[\d₁₂]|W8A|SST-2|CIFAR-10|\b[A-Za-z_]+[-_]?\d+\w*)"
+    r"(?P<name>Algorithm 1|Fig\. \d+\w?|Theorem \d|"
+    r"[12]/\(?L[-\w+]*\)?|L_?[\d₁₂]|W8A|SST-2|CIFAR-10|\b[A-Za-z_]+[-_]?\d+\w*)"
     r"|(?P<number>(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?:e[-+−]?\d+)?%?)"
 )
 
@@ -71,7 +73,7 @@ def write(results: Path, target: Path, quick: bool = False) -> Results:
     """
     if not results.is_dir():
         raise InvalidInput(f"no folder of results at {str(results)!r}: run 'ownstep paper all --quick', or name one")
-    link = Path(os.path.relpath(results.resolve(), target.resolve().parent)).as_posix()
+    link = quote(Path(os.path.relpath(results.resolve(), target.resolve().parent)).as_posix())
     found = read(results, link, quick)
     html = build(found)
     try:
@@ -156,8 +158,9 @@ def heading(record: Record) -> tuple[str, str]:
 def _number(number: Mapping[str, Any], index: int) -> dict[str, Any]:
     """One number of a verdict, with the place of its interval on a common axis."""
     out = {k: number.get(k) for k in ("group", "what", "value", "low", "high", "runs", "note")}
-    low, value, high = (out[k] if is_number(out[k]) else out["value"] for k in ("low", "value", "high"))
-    drawn = (low, value, high) if is_number(value) and 0 < low <= high else None  # on a logarithmic axis
+    value = out["value"] if is_number(out["value"]) else 0.0
+    low, high = (float(bound) if is_number(bound := out[k]) else value for k in ("low", "high"))
+    drawn = (low, value, high) if 0 < low <= high else None  # on a logarithmic axis
     return out | {"drawn": drawn, "pointer": f"verdict.numbers[{index}]"}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ownstep.paper import EXPERIMENTS, load_experiment
 
@@ -138,7 +139,8 @@ def read_one(name: str, folder: Path, link: str, quick: bool = False) -> Record:
     part = getattr(module, "PART", PARTS.get(name, WORST_CASE if name.startswith("pep-") else IN_THE_PAPER))
     base = folder / own
     sources = tuple(
-        Source(path.name, f"{link}/{own}/{path.name}", path.stat().st_size) for path in sorted(base.glob("*.json"))
+        Source(path.name, f"{link}/{own}/{quote(path.name)}", path.stat().st_size)
+        for path in [*sorted(base.glob("*.json")), *sorted(base.glob("*.svg"))]
     )
     found: dict[str, Any] = {
         "name": name, "claim": module.CLAIM, "module": module, "part": part,

@@ -79,7 +79,8 @@ const Charts = (() => {
     }
 
     positive() {
-      return this.spec.kind !== "bars" && this.lines.some((l) => l.y.some((v) => v > 0)) && !this.lines.some((l) => l.y.some((v) => v < 0));
+      const all = this.lines.flatMap((l) => l.y.filter((v) => v != null)); // rounding takes a few gaps below zero
+      return this.spec.kind !== "bars" && all.length > 0 && all.filter((v) => v > 0).length >= 0.8 * all.length;
     }
 
     /* One x for all lines; what a line has no value for stays undefined, so that it is drawn through. */
@@ -126,7 +127,7 @@ const Charts = (() => {
       if (spec.xLog) scaleX.range = (u, lo, hi) => [lo, hi];
       if (ticks) scaleX.range = (u, lo, hi) => (lo === 0 && hi === ticks.length - 1 ? [-0.6, ticks.length - 0.4] : [lo, hi]);
       const scaleY = { distr: log ? 3 : 1 };
-      if (!log) scaleY.range = (u, lo, hi) => this.rangeY(lo, hi);
+      scaleY.range = (u, lo, hi) => (log ? this.rangeLog(lo, hi) : this.rangeY(lo, hi));
       this.plot = new uPlot({
         width: this.host.clientWidth || 300, height: this.height(), legend: { show: false }, series, bands, padding: [10, 22, 0, 0],
         scales: { x: scaleX, y: scaleY },
@@ -144,12 +145,21 @@ const Charts = (() => {
         if (i < spec.views.length && spec.views.length > 1) b.setAttribute("aria-pressed", String(i === this.view));
       });
       this.legend();
+      this.host.setAttribute("role", "img");
+      this.host.setAttribute("aria-label", `${view.label} over ${spec.x}: ${this.lines.map((l) => l.name).join(", ")}. The numbers stand below.`);
       this.figure.dataset.lines = this.places.length;
     }
 
     room(u) { return u.bbox.width / uPlot.pxRatio / this.spec.ticks.length; }
 
     height() { return this.host.clientWidth > 620 ? 340 : this.host.clientWidth > 420 ? 270 : 240; }
+
+    /* Whole decades, seven at most: what lies deeper is rounding, and can be zoomed into. */
+    rangeLog(lo, hi) {
+      if (!(lo > 0)) return [0.1, 1];
+      const step = 10 ** Math.floor(Math.log10(lo));
+      return hi / lo < 10 ? [Math.floor(lo / step) * step, Math.ceil(hi / step) * step] : uPlot.rangeLog(Math.max(lo, hi * 1e-7), hi, 10, true);
+    }
 
     rangeY(lo, hi) {
       if (lo == null) return [0, 1];
@@ -197,9 +207,8 @@ const Charts = (() => {
       const x = u.data[0][idx], ticks = this.spec.ticks;
       tip.replaceChildren(make("div", { className: "x", textContent: `${this.spec.x} ${ticks ? ticks[x] : text(x)}` }),
         ...rows.slice(0, 14).map(({ line, i, v }) => {
-          const dot = make("i"); dot.style.background = colour(line);
           const range = this.columns[i] > 1 ? ` (${text(this.near(this.places[i] + 1, idx))} to ${text(this.near(this.places[i] + 2, idx))})` : "";
-          return make("div", {}, dot, make("span", { textContent: line.name }), make("span", { textContent: text(v) + range }));
+          return make("div", {}, swatch(line), make("span", { textContent: line.name }), make("span", { textContent: text(v) + range }));
         }));
       tip.hidden = false;
       const box = u.over.getBoundingClientRect(), w = tip.offsetWidth, h = tip.offsetHeight;

@@ -17,7 +17,7 @@
     const cells = [...table.querySelectorAll(".interval")];
     const all = cells.flatMap((c) => [Number(c.dataset.low), Number(c.dataset.high)]).filter((v) => v > 0);
     if (!all.length) continue;
-    const low = Math.log(Math.min(0.8, ...all)), high = Math.log(Math.max(1.25, ...all));
+    const low = Math.log(0.97 * Math.min(0.8, ...all)), high = Math.log(1.03 * Math.max(1.25, ...all));
     const at = (v) => (100 * (Math.log(v) - low)) / (high - low) + "%";
     for (const c of cells) {
       const [u, b, i] = ["u", "b", "i"].map((t) => c.appendChild(document.createElement(t)));
