@@ -28,7 +28,7 @@ from ownstep.history import finite
 from ownstep.methods import GD, At, Method, Never, OwnStep
 from ownstep.paper.bootstrap import interval, number
 from ownstep.paper.neural import MATCHED, OURS, POOLED, STRATIFIED_MATCHED
-from ownstep.plan import Devices, plan
+from ownstep.plan import plan
 from ownstep.problems import logistic_regression, optimum
 from ownstep.smoothness import exact
 
@@ -190,7 +190,7 @@ def _thinned(series: Mapping[str, list[Any]], points: int = 100) -> dict[str, li
 
 def _worst_case(rounds: int) -> dict[str, Any]:
     """The same ablation of the exact worst case, at the settings of Fig. 1a."""
-    devices = Devices(np.full(2, 0.5), np.array([1 / 3, 3.0]), np.full(2, 0.1))
+    devices = pep.repeated([1 / 3, 3], mu=0.1)
     switch = 12 if rounds >= 12 else rounds // 2
     methods: dict[str, Method] = {
         POOLED: GD("mean"), MATCHED: GD("matched"), OURS: OwnStep(At(switch)), "never switching": OwnStep(Never()),
