@@ -107,3 +107,19 @@ def test_a_trend_gives_an_interval_for_every_value():
     judged = _trend.verdict({"level": 0.1, "arms": [{"value": v, "runs": runs} for v in (1.0, 2.0)]}, "N", rising=True)
     assert [n["what"] for n in judged["numbers"]] == ["N = 1", "N = 2"] * 2
     assert (judged["numbers"][0]["low"], judged["numbers"][0]["high"]) == pytest.approx((1.0, 1.2))
+
+
+def test_what_is_left_beside_another_baseline_is_computed():
+    def arm(*others):
+        made = [run([4.0, 2.0, 1.0, 0.5], [4.0, 3.0, 2.0, 1.0]) for _ in others]
+        for one, loss in zip(made, others, strict=True):
+            one["methods"][neural.MATCHED] = {"rounds": [0, 10, 20, 30], "loss": loss}
+        return {"arm": {"runs": made}}
+
+    slow, same = [4.0, 3.0, 2.0, 1.0], [4.0, 2.0, 1.0, 0.5]
+    assert neural.beside(arm(same, same), neural.MATCHED).endswith(
+        "1.00 [1.00, 1.00] (arm): none is left beyond the spread of the runs."
+    )
+    assert neural.beside(arm(slow, slow), neural.MATCHED).endswith("is 1.50 [1.50, 1.50] (arm).")
+    assert neural.beside(arm(same), neural.MATCHED) == ""  # one run says nothing
+    assert neural.beside(arm(same, same), neural.STRATIFIED) == ""

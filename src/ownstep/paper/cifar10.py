@@ -24,10 +24,18 @@ SAYS = (
     "Training loss at the end of eight runs: GD 1.069 to 1.284, Algorithm 1 0.908 to 1.089; example constants 392 to "
     "528, L-bar 444 (Fig. 4)."
 )
-WHY = (
-    "The two methods also draw their batches differently: GD takes ten images of all, Algorithm 1 one of each class. "
-    "GD on batches drawn class by class, with its one common step, is the comparison that separates the two."
-)
+
+
+def why(result: dict[str, Any]) -> str:
+    """Which baseline separates the two things that differ, and what it shows."""
+    return (
+        "The two methods also draw their batches differently: GD takes ten images of all, Algorithm 1 one of each "
+        "class. GD on batches drawn class by class, with its one common step, is the comparison that separates the two."
+        + neural.beside(result["arms"], neural.STRATIFIED)
+    )
+
+
+WHY = why
 
 SETTINGS = (
     ("network", "four 3x3 convolutions, GroupNorm(1), LeakyReLU, max-pool", "the same; pooled before the LeakyReLU",

@@ -202,6 +202,21 @@ def judge(arms: Mapping[str, Mapping[str, Any]], losses: Sequence[float] = ()) -
     }
 
 
+def beside(arms: Mapping[str, Mapping[str, Any]], other: str) -> str:
+    """For the report, computed: what is left of the speed-up against a baseline that the claim does not name."""
+    parts, left = [], False
+    for name, arm in arms.items():
+        ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
+        if len(ratios) > 1:
+            found = interval(ratios)
+            parts.append(f"{found} ({name})")
+            left = left or found.low > WORTHWHILE
+    if not parts:
+        return ""
+    ending = "" if left else ": none is left beyond the spread of the runs"
+    return f" Against {other} the speed-up to the final losses is {', '.join(parts)}{ending}."
+
+
 def _cell(name: str, arm: Mapping[str, Any], loss: float) -> dict[str, Any] | None:
     pairs = [p for p in (at_loss(run, loss) for run in arm["runs"]) if p is not None]
     if not pairs:
