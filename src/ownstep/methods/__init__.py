@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ownstep.errors import InvalidInput, unknown_name
 from ownstep.methods.adaptive import FedAdagrad, FedAdam
+from ownstep.methods.adgd import AdGD
+from ownstep.methods.barzilai import BarzilaiBorwein
 from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
 from ownstep.methods.descent import GD
 from ownstep.methods.extra import EXTRA, NIDS
@@ -15,8 +17,10 @@ from ownstep.methods.item import ITEM
 from ownstep.methods.mixing import Mixing
 from ownstep.methods.momentum import HeavyBall, Nesterov
 from ownstep.methods.optimal import OGM
+from ownstep.methods.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
+from ownstep.methods.restart import NesterovRestart
 from ownstep.methods.scaffold import Scaffold
 from ownstep.methods.steps import STEPS
 from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
@@ -27,6 +31,9 @@ METHODS: dict[str, type] = {
     "gd": GD,
     "heavy_ball": HeavyBall,
     "nesterov": Nesterov,
+    "nesterov_restart": NesterovRestart,
+    "adgd": AdGD,
+    "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
     "decentralised_gd": DecentralisedGD,
@@ -70,9 +77,12 @@ __all__ = [
     "NIDS",
     "OGM",
     "STEPS",
+    "AdGD",
+    "AdaptiveOwnStep",
     "Answer",
     "Ask",
     "At",
+    "BarzilaiBorwein",
     "DecentralisedGD",
     "FedAdagrad",
     "FedAdam",
@@ -86,6 +96,7 @@ __all__ = [
     "Method",
     "Mixing",
     "Nesterov",
+    "NesterovRestart",
     "Never",
     "NormBelow",
     "OwnStep",
