@@ -34,6 +34,7 @@ from ownstep.methods import (
     HeavyBall,
     Method,
     Mixing,
+    MomentumOwnStep,
     Nesterov,
     NesterovRestart,
     Never,
@@ -41,6 +42,7 @@ from ownstep.methods import (
     OwnStep,
     Plateau,
     Scaffold,
+    Shrunk,
     mixing_matrix,
 )
 from ownstep.methods.adaptive import Adaptive
@@ -53,7 +55,17 @@ from ownstep.problems import BinaryLogistic, LeastSquares
 from ..conftest import make_least_squares, make_logistic
 
 CASES = {
-    "own_step": [OwnStep(), OwnStep(At(5)), OwnStep(NormBelow(1e-2)), OwnStep(Never()), OwnStep(smoothness="adaptive")],
+    "own_step": [
+        OwnStep(),
+        OwnStep(At(5)),
+        OwnStep(NormBelow(1e-2)),
+        OwnStep(Never()),
+        OwnStep(smoothness="adaptive"),
+        OwnStep(momentum="nesterov"),
+        OwnStep(At(5), momentum="item"),
+        OwnStep(momentum="item"),
+        OwnStep(Shrunk(0.3)),
+    ],
     "gd": [GD("mean"), GD("true"), GD(0.1), GD("largest")],
     "heavy_ball": [HeavyBall(), HeavyBall("mean", 0.3)],
     "nesterov": [Nesterov(), Nesterov("mean"), Nesterov("mean", 0.5)],
@@ -188,7 +200,7 @@ def test_where_it_ends_is_a_fixed_point(method):
     memory = (
         isinstance(method, Peers | Scaffold)
         or getattr(method, "constant_free", False)
-        or isinstance(switch, Plateau | At | NormBelow)
+        or isinstance(switch, Plateau | At | NormBelow | Shrunk)
     )
     history = run(method, problem, 2000 if memory else 3, x0=end)
     np.testing.assert_allclose(history.x, end, atol=1e-9 if memory else 1e-12)
@@ -227,6 +239,8 @@ def test_one_device_is_the_pooled_problem(method):
     history = run(method, problem, 30)
     if isinstance(method, AdaptiveOwnStep):
         np.testing.assert_allclose(history.x, run(BarzilaiBorwein(), problem, 30).x, atol=1e-12)
+    elif isinstance(method, MomentumOwnStep):
+        pass  # compared with Nesterov's and ITEM's own runs in test_momentum
     elif isinstance(method, OwnStep | GD | Peers | FedAvg | Scaffold):
         step, x = history.columns["step"][0], problem.x0()
         server = getattr(method, "server_step", 1.0)
@@ -345,7 +359,7 @@ def test_it_runs_on_symbols_or_says_why_not(method):
         with pytest.raises(NotLinear, match=r"the inner product|the loss value"):
             trace(method, devices, 3)
         return
-    if adaptive or local or isinstance(switch, Plateau | NormBelow):
+    if adaptive or local or isinstance(switch, Plateau | NormBelow | Shrunk):
         with pytest.raises(NotLinear, match="power" if adaptive else "local steps" if local else "Use At"):
             trace(method, devices, 3)
         return

@@ -106,7 +106,7 @@ def run(
             progress=progress,
         )
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
-    start = _start(problem, x0)
+    start = start_of(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
     if checkpoint is not None and Path(checkpoint).exists():
@@ -184,6 +184,7 @@ class _Loop:
         if self.participation is not None:
             present = self.participation.present(self.k, len(weights))
         seen = self.answering(ask, present)
+        took = time.perf_counter() - began  # what follows is measured for the record, not part of the method
         self.answer, losses, gradient_norm = seen.answer, seen.losses, seen.gradient_norm
         if losses is None or point is not ask.x:  # measured where the method stands, not where it looked
             losses, gradient = self.problem.mix(point, weights)
@@ -198,7 +199,7 @@ class _Loop:
             "participants": int(present.sum()),
             "bytes_up": int(seen.up.sum()),
             "bytes_down": int(seen.down.sum()),
-            "seconds": time.perf_counter() - began,
+            "seconds": took,
         }
         for column, entry in row.items():
             self.columns[column].append(entry)
@@ -228,7 +229,9 @@ class _Loop:
 
     def advance(self) -> None:
         """Tell the method; the round is complete."""
+        began = time.perf_counter()
         state = self.method.tell(self.state, self.answer)
+        self.columns["seconds"][-1] += time.perf_counter() - began
         if self.participation is not None:
             self.took_part.append(self.present)
         self.state, self.k = state, self.k + 1
@@ -281,7 +284,7 @@ class _Loop:
     def history(self) -> History:
         """What happened, as data."""
         watch = getattr(self.state, "watch", Watch())
-        columns = {c: np.asarray(v, dtype=_DTYPES.get(c, float)) for c, v in self.columns.items()}
+        columns = {c: np.asarray(v, dtype=DTYPES.get(c, float)) for c, v in self.columns.items()}
         who = np.asarray(self.took_part, bool) if self.participation is not None else None
         x = to_numpy(self.method.point(self.state))
         ask, settings = self.method.ask(self.state), dict(self.settings)
@@ -313,7 +316,7 @@ class _Loop:
             self.columns[column][-1] = last
 
 
-_DTYPES: dict[str, Any] = {
+DTYPES: dict[str, Any] = {
     "phase": "U6",
     "participants": np.int64,
     "bytes_up": np.int64,
@@ -321,7 +324,8 @@ _DTYPES: dict[str, Any] = {
 }
 
 
-def _start(problem: Problem, x0: Any) -> Any:
+def start_of(problem: Problem, x0: Any) -> Any:
+    """The start, checked; ``problem.x0()`` by default."""
     if x0 is None:
         return problem.x0()
     if np.shape(x0) != (problem.dim,):

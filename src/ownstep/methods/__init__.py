@@ -18,12 +18,13 @@ from ownstep.methods.mixing import Mixing
 from ownstep.methods.momentum import HeavyBall, Nesterov
 from ownstep.methods.optimal import OGM
 from ownstep.methods.own_adaptive import AdaptiveOwnStep
+from ownstep.methods.own_momentum import MomentumOwnStep
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.restart import NesterovRestart
 from ownstep.methods.scaffold import Scaffold
 from ownstep.methods.steps import STEPS
-from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
+from ownstep.methods.switch import At, Never, NormBelow, Shrunk, Switch, Watch
 from ownstep.methods.yogi import FedYogi
 
 METHODS: dict[str, type] = {
@@ -52,7 +53,7 @@ METHODS: dict[str, type] = {
 
 
 def parse_switch(text: str) -> Switch:
-    """A switch from its command-line form: ``plateau``, ``never``, ``at:10`` or ``norm:1e-3``."""
+    """A switch from its command-line form: ``plateau``, ``never``, ``at:10``, ``norm:1e-3`` or ``shrunk:0.1``."""
     name, _, argument = text.partition(":")
     try:
         if name == "plateau" and not argument:
@@ -63,9 +64,11 @@ def parse_switch(text: str) -> Switch:
             return At(int(argument))
         if name == "norm":
             return NormBelow(float(argument))
+        if name == "shrunk":
+            return Shrunk(float(argument)) if argument else Shrunk()
     except ValueError as error:
         raise InvalidInput(f"switch {text!r} cannot be read: {error}") from None
-    raise unknown_name("switch", text, ["plateau", "never", "at:ROUND", "norm:EPS"])
+    raise unknown_name("switch", text, ["plateau", "never", "at:ROUND", "norm:EPS", "shrunk:SHARE"])
 
 
 __all__ = [
@@ -95,6 +98,7 @@ __all__ = [
     "LocalWork",
     "Method",
     "Mixing",
+    "MomentumOwnStep",
     "Nesterov",
     "NesterovRestart",
     "Never",
@@ -103,6 +107,7 @@ __all__ = [
     "Plateau",
     "Progress",
     "Scaffold",
+    "Shrunk",
     "Switch",
     "Vector",
     "Watch",

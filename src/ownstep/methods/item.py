@@ -64,8 +64,11 @@ class ITEM(Optimal):
         return state.step * float(state.devices.weights @ state.devices.mu)
 
     def _numbers(self, state: OptimalState) -> tuple[float, float, float]:
-        """(beta_k, delta_k, A_{k+1})."""
-        q, A = self._q(state), state.number
-        coming = ((1 + q) * A + 2 * (1 + math.sqrt((1 + A) * (1 + q * A)))) / (1 - q) ** 2
-        delta = ((1 - q) ** 2 * coming - (1 + q) * A) / (2 * (1 + q + q * A))
-        return A / ((1 - q) * coming), delta, min(coming, SETTLED / q) if q > 0 else coming
+        return item_numbers(self._q(state), state.number)
+
+
+def item_numbers(q: float, A: float) -> tuple[float, float, float]:
+    """(beta_k, delta_k, A_{k+1}) from A_k."""
+    coming = ((1 + q) * A + 2 * (1 + math.sqrt((1 + A) * (1 + q * A)))) / (1 - q) ** 2
+    delta = ((1 - q) ** 2 * coming - (1 + q) * A) / (2 * (1 + q + q * A))
+    return A / ((1 - q) * coming), delta, min(coming, SETTLED / q) if q > 0 else coming

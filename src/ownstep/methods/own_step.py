@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.errors import unknown_name
 from ownstep.methods.base import Answer, Ask, Progress, Vector
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.switch import Switch, Watch
+from ownstep.methods.variants import check, variant
 from ownstep.plan import Devices
-
-SMOOTHNESS = ("given", "adaptive")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,23 +46,21 @@ class OwnStep:
         paper's literal line, which minimises another function when devices differ in size.
     smoothness : ``"given"`` takes the devices' constants L_i; with ``"adaptive"`` every device measures its curvature
         on the way and no constant is needed: see :class:`~ownstep.methods.own_adaptive.AdaptiveOwnStep`.
+    momentum : ``"nesterov"`` or ``"item"`` accelerates both phases, see
+        :class:`~ownstep.methods.own_momentum.MomentumOwnStep`.
     """
 
     switch: Switch = field(default_factory=Plateau)
     weights: str = "samples"
-    smoothness: str = "given"
+    smoothness: str = field(default="given", kw_only=True)
+    momentum: str | None = field(default=None, kw_only=True)
 
-    def __new__(cls, *_: Any, smoothness: str = "given", **__: Any) -> OwnStep:
+    def __new__(cls, *_: Any, smoothness: str = "given", momentum: str | None = None, **__: Any) -> OwnStep:
         """The class that does what was asked for."""
-        if cls is OwnStep and smoothness == "adaptive":
-            from ownstep.methods.own_adaptive import AdaptiveOwnStep
-
-            cls = AdaptiveOwnStep
-        return super().__new__(cls)
+        return super().__new__((variant(smoothness, momentum) or cls) if cls is OwnStep else cls)
 
     def __post_init__(self) -> None:
-        if self.smoothness not in SMOOTHNESS:
-            raise unknown_name("smoothness of own steps", self.smoothness, SMOOTHNESS)
+        check(self.smoothness, self.momentum)
 
     def start(self, x0: Vector, devices: Devices) -> OwnStepState:
         """Begin at x0, in the local phase."""
