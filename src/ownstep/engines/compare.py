@@ -43,7 +43,8 @@ def beyond() -> dict[str, Method]:
         "Barzilai-Borwein": BarzilaiBorwein(),
         "AdGD": AdGD(),
         "Nesterov, restart": NesterovRestart(),
-        "ITEM": ITEM(),
+        "ITEM 1/L": ITEM(),
+        "ITEM 1/L-bar": ITEM("mean"),
     }
 
 
