@@ -40,8 +40,11 @@ LEVELS = (1e-2, 1e-4, 1e-6)
 ABSENT_LEVELS = (1e-1, 1e-2)
 WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
-SHOWN = ("Algorithm 1", "adaptive own steps", "own steps, ITEM", "Barzilai-Borwein", "ITEM 1/L-bar", "Nesterov, restart",
-         "L-BFGS (scipy)")  # fmt: skip
+SHOWN = (
+    "Algorithm 1", "adaptive own steps", "own steps, ITEM", "Barzilai-Borwein", "ITEM 1/L-bar", "Nesterov, restart",
+    "L-BFGS (scipy)",
+)  # fmt: skip
+"""Methods that are drawn."""
 RADII, SWITCHES = (0.01, 0.1, 0.3), (0, 3, 5, 8, 10, 15)
 ABLATIONS = {
     "adaptive own steps": ("Barzilai-Borwein",),
@@ -57,10 +60,11 @@ def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dic
     full = {name: _full(p, 300 if quick else 2500 if "w8a" in name else 400, seed) for name, p in problems.items()}
     some = [name for name in problems if "w8a, 10" in name or "digits" in name or "synthetic" in name]
     absent = {name: _absent(problems[name], 100 if quick else 300, 2 if quick else 5) for name in some}
+    radii, switches, horizon = ((0.1,), (2, 5), 8) if quick else (RADII, SWITCHES, 20)
     return {
         "full": full,
         "absent": absent,
-        "worst_case": _worst_cases(*((0.1,), (2, 5), 8) if quick else (RADII, SWITCHES, 20), progress),
+        "worst_case": _worst_cases(radii, switches, horizon, progress),
         "network": None if quick else _network(seed, 60),
     }
 
