@@ -50,12 +50,11 @@ class Memory:
                 return self.curvature, self.previous
         curvature, previous = np.full(len(present), np.nan), np.nan
         if self.points is not None:
-            before, rows = self.losses, self.gradients
-            if getattr(self.problem, "batch", None) is not None:  # f_i is another function in every round
-                before, rows = each(self.problem, self.points)
+            batches = getattr(self.problem, "batch", None) is not None  # f_i is another function in every round
+            rows = each(self.problem, self.points)[1] if batches else self.gradients
             curvature = np.where(present & self.known, secants(x - self.points, gradients - rows), np.nan)
-            if present.any() and (self.fresh | ~present).all():
-                previous = float(weights[present] @ before[present] / weights[present].sum())
+            if present.any() and (self.fresh | ~present).all() and not batches:
+                previous = float(weights[present] @ self.losses[present] / weights[present].sum())
         self._remember(x, losses, gradients, present)
         self.curvature, self.previous = curvature, previous
         return curvature, previous

@@ -89,7 +89,8 @@ class Answer:
     curvature : the L_i measured along the way, where asked for; nan for who was absent, is asked for the first time,
         has not moved or saw no change.
     previous : the mean of the losses at the point last asked about, over the same devices and data as ``value``, so
-        that the two can be compared; nan unless curvature was asked for and everyone who answers was there then.
+        that the two can be compared; nan unless curvature was asked for and everyone who answers was there then, and
+        with mini-batches: the step between the two points followed another batch's gradient.
     """
 
     sum: Vector = None

@@ -49,7 +49,7 @@ class AdaptiveOwnStep(OwnStep):
     Every point passes the test of :mod:`ownstep.methods.safeguard`, or the last one is returned to: gradient descent's
     bound holds up to its constant, whatever the devices measured. In full rounds L^k is the pooled secant, by Jensen's
     inequality; where batches or participants change between two rounds that is noise, and the devices' mean takes
-    over. With mini-batches the test compares f on one batch; with absent devices there is none, as f is not known.
+    over. There is no test then, as f itself is not known: like any step of constant length, these end in a noise ball.
 
     The ``switch`` of Algorithm 1 is not used, and nothing of ``devices`` but the weights.
     """
