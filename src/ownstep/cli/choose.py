@@ -10,7 +10,7 @@ from ownstep.engines import MISSING, Participation, parse_participation
 from ownstep.errors import InvalidInput, unknown_name
 from ownstep.methods import METHODS, Method, parse_switch
 
-NUMBER_OR_NAME = {"step", "client_step"}
+NUMBER_OR_NAME = {"step", "client_step", "momentum"}
 
 
 def choose_method(name: str, options: Mapping[str, Any]) -> Method:

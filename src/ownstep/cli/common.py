@@ -80,8 +80,9 @@ def show_plan(plan: Plan, samples: Sequence[int], out: Console) -> None:
 def show_comparison(comparison: Comparison, out: Console) -> None:
     """Rounds to each tolerance, one row a method."""
     levels = [f"{t:g}" for t in comparison.tolerances]
-    table = Table("method", "step", *[f"to {level}" for level in levels], "note", box=None, header_style="bold")
-    for column in table.columns[1 : 2 + len(levels)]:
+    heads = [*[f"to {level}" for level in levels], f"s to {levels[-1]}"]
+    table = Table("method", "step", *heads, "note", box=None, header_style="bold")
+    for column in table.columns[1 : 3 + len(levels)]:
         column.justify = "right"
     for row in comparison.rows():
         notes = []
@@ -93,6 +94,9 @@ def show_comparison(comparison: Comparison, out: Console) -> None:
             notes.append("diverged")
         counts = ["never" if row["rounds"][level] is None else f"{row['rounds'][level]:,}" for level in levels]
         step = "" if row["step"] is None else f"{row['step']:.4g}"
-        table.add_row(row["method"], step, *counts, "; ".join(notes))
+        took = row["seconds"][levels[-1]]
+        table.add_row(row["method"], step, *counts, "" if took is None else f"{took:.3g}", "; ".join(notes))
     out.print(table)
-    out.print("rounds until (f - f*) / (f(x0) - f*) is at most the value above", style="dim")
+    out.print(
+        "rounds until (f - f*) / (f(x0) - f*) is at most the value above, and seconds in this process", style="dim"
+    )

@@ -26,7 +26,7 @@ from ownstep.cli.common import (
     show_comparison,
     show_plan,
 )  # fmt: skip
-from ownstep.engines import Comparison, compare, describe, run
+from ownstep.engines import Comparison, baselines, beyond, compare, describe, run
 from ownstep.engines import tune as search
 from ownstep.errors import InvalidInput
 from ownstep.methods import METHODS
@@ -59,7 +59,14 @@ def run_(
     step: Annotated[
         str | None, typer.Option(help="For gd and the like: mean, true, matched, tuned or a number.")
     ] = None,
-    switch: Annotated[str | None, typer.Option(help="For own_step: plateau, never, at:ROUND or norm:EPS.")] = None,
+    switch: Annotated[
+        str | None, typer.Option(help="For own_step: plateau, never, at:ROUND, norm:EPS or shrunk:SHARE.")
+    ] = None,
+    momentum: Annotated[
+        str | None, typer.Option(help="For own_step: nesterov or item; for nesterov and heavy_ball: a number.")
+    ] = None,
+    secant: Annotated[str | None, typer.Option(help="For barzilai_borwein: short, long or mean.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="For ogm: the round it is optimal at.")] = None,
     weights: Annotated[
         str | None, typer.Option(help="For own_step and server-free methods: samples, or uniform as in the paper.")
     ] = None,
@@ -78,7 +85,9 @@ def run_(
         int | None, typer.Option(help="For server-free and federated methods: search so many settings first.")
     ] = None,
     mu: Mu = 1e-3,
-    smoothness: Measure = "exact",
+    smoothness: Annotated[
+        str, typer.Option(help="How L_i is measured: exact or trace; adaptive: by the devices, on the way.")
+    ] = "exact",
     alpha: Alpha = 0.1,
     rows: Rows = None,
     participation: Participation = "1",
@@ -94,12 +103,13 @@ def run_(
     """
     options = {
         "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
-        "server_step": server_step, "local_steps": local_steps,
+        "server_step": server_step, "local_steps": local_steps, "momentum": momentum, "secant": secant,
+        "horizon": horizon, "smoothness": smoothness if smoothness == "adaptive" else None,
     }  # fmt: skip
     chosen: Any = choose_method(method, options)
     present = choose_participation(participation, missing, seed)
     problem, _ = build(data, partition, devices, mu, seed, alpha, rows)
-    made = describe(problem, smoothness)
+    made = describe(problem, "adaptive" if getattr(chosen, "constant_free", False) else smoothness)
     found = None
     if tune is not None:
         found = search(chosen, problem, rounds, budget=tune, devices=made.devices, participation=present, seed=seed)
@@ -147,7 +157,10 @@ def compare_(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Race Algorithm 1 against GD at 1/L-bar, 1/L, the matched and the tuned step, and Nesterov.
+    """Race Algorithm 1 and its extensions against gradient descent in all its forms, on rounds and on wall-clock.
+
+    GD at 1/L-bar, 1/L, the matched and the tuned step; Nesterov with and without restart; ITEM; Barzilai-Borwein; AdGD;
+    and, where nobody is absent, L-BFGS.
 
     Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
     """
@@ -156,7 +169,8 @@ def compare_(
         raise InvalidInput("compare measures against the optimum, which --mu 0 may not have; give a positive --mu")
     problem, split = build(data, partition, devices, mu, seed, alpha, rows)
     comparison = compare(
-        problem, rounds=rounds, smoothness=smoothness, participation=present, seed=seed,
+        problem, baselines() | beyond(), rounds, smoothness=smoothness, participation=present, seed=seed,
+        lbfgs=present is None,
         checkpoint=None if out is None else out / "checkpoints",
     )  # fmt: skip
     title = f"{data}, {split.rule}"

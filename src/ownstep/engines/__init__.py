@@ -1,6 +1,7 @@
 """Who evaluates the gradients: the same ask/tell loop, here in one process."""
 
-from ownstep.engines.compare import TOLERANCES, Comparison, baselines, compare
+from ownstep.engines.compare import TOLERANCES, Comparison, baselines, beyond, compare
+from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local import describe, run
 from ownstep.engines.participation import (
     MISSING,
@@ -30,11 +31,13 @@ __all__ = [
     "TimeModel",
     "Tuned",
     "baselines",
+    "beyond",
     "compare",
     "describe",
     "parse_participation",
     "price",
     "run",
+    "run_lbfgs",
     "tune",
     "tune_step",
 ]

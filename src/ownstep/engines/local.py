@@ -32,7 +32,13 @@ DIVERGED = 1e4
 
 
 def describe(problem: Problem, smoothness: Smoothness | str = "exact") -> Plan:
-    """Weights from the problem, constants from a measurement: what methods are started with."""
+    """Weights from the problem, constants from a measurement: what methods are started with.
+
+    With ``"adaptive"`` nothing is measured: enough for methods that need no constant (``constant_free``).
+    """
+    if smoothness == "adaptive":
+        ones = np.full(len(problem.weights), max(1.0, problem.strong_convexity))
+        smoothness = Smoothness(ones, "unknown", "not measured: placeholders for methods that measure on their way")
     measured = measure(smoothness, problem) if isinstance(smoothness, str) else smoothness
     return plan(problem.weights, measured, problem.strong_convexity, problem.names)
 
@@ -61,7 +67,8 @@ def run(
     Parameters
     ----------
     method, problem, rounds : what to run, on what, and K in Algorithm 1.
-    smoothness : a measurement, or how to make one; not used when ``devices`` is given.
+    smoothness : a measurement, or how to make one; not used when ``devices`` is given, nor by methods that need no
+        constant.
     x0 : the start; ``problem.x0()`` by default.
     participation : who takes part in each round; everyone by default.
     target : stop once f(x^k) is at most this.
@@ -81,7 +88,8 @@ def run(
     """
     whole_number("rounds", rounds, 0)
     if devices is None:
-        devices = describe(problem, smoothness).devices
+        needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
+        devices = describe(problem, needed).devices
     tuning: dict[str, Any] = {}
     if getattr(method, "step", None) == "tuned":
         from ownstep.engines.tuning import tune_step
@@ -98,7 +106,7 @@ def run(
             progress=progress,
         )
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
-    start = _start(problem, x0)
+    start = start_of(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
     if checkpoint is not None and Path(checkpoint).exists():
@@ -176,6 +184,7 @@ class _Loop:
         if self.participation is not None:
             present = self.participation.present(self.k, len(weights))
         seen = self.answering(ask, present)
+        took = time.perf_counter() - began  # what follows is measured for the record, not part of the method
         self.answer, losses, gradient_norm = seen.answer, seen.losses, seen.gradient_norm
         if losses is None or point is not ask.x:  # measured where the method stands, not where it looked
             losses, gradient = self.problem.mix(point, weights)
@@ -190,7 +199,7 @@ class _Loop:
             "participants": int(present.sum()),
             "bytes_up": int(seen.up.sum()),
             "bytes_down": int(seen.down.sum()),
-            "seconds": time.perf_counter() - began,
+            "seconds": took,
         }
         for column, entry in row.items():
             self.columns[column].append(entry)
@@ -220,7 +229,9 @@ class _Loop:
 
     def advance(self) -> None:
         """Tell the method; the round is complete."""
+        began = time.perf_counter()
         state = self.method.tell(self.state, self.answer)
+        self.columns["seconds"][-1] += time.perf_counter() - began
         if self.participation is not None:
             self.took_part.append(self.present)
         self.state, self.k = state, self.k + 1
@@ -238,6 +249,7 @@ class _Loop:
         arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": to_numpy(self.best_x)}
         if self.answering.last is not None:
             arrays["last"] = to_numpy(self.answering.last)
+        arrays |= self.answering.memory.arrays()
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint, "start": self.signature}
         ckpt.save(path, self.state, about, arrays)
 
@@ -257,6 +269,7 @@ class _Loop:
         self.took_part = list(arrays.pop("took_part"))
         if "last" in arrays:
             self.answering.last = like(arrays.pop("last"), self.best_x)
+        self.answering.memory.restore(arrays, self.best_x)
         self.columns = {c: list(arrays[c]) for c in COLUMNS}
 
     @cached_property
@@ -271,7 +284,7 @@ class _Loop:
     def history(self) -> History:
         """What happened, as data."""
         watch = getattr(self.state, "watch", Watch())
-        columns = {c: np.asarray(v, dtype=_DTYPES.get(c, float)) for c, v in self.columns.items()}
+        columns = {c: np.asarray(v, dtype=DTYPES.get(c, float)) for c, v in self.columns.items()}
         who = np.asarray(self.took_part, bool) if self.participation is not None else None
         x = to_numpy(self.method.point(self.state))
         ask, settings = self.method.ask(self.state), dict(self.settings)
@@ -303,7 +316,7 @@ class _Loop:
             self.columns[column][-1] = last
 
 
-_DTYPES: dict[str, Any] = {
+DTYPES: dict[str, Any] = {
     "phase": "U6",
     "participants": np.int64,
     "bytes_up": np.int64,
@@ -311,7 +324,8 @@ _DTYPES: dict[str, Any] = {
 }
 
 
-def _start(problem: Problem, x0: Any) -> Any:
+def start_of(problem: Problem, x0: Any) -> Any:
+    """The start, checked; ``problem.x0()`` by default."""
     if x0 is None:
         return problem.x0()
     if np.shape(x0) != (problem.dim,):
