@@ -22,6 +22,7 @@ EXPERIMENTS = {
     "pep-curves": "pep_curves",
     "pep-heterogeneity": "pep_heterogeneity",
     "pep-devices": "pep_devices",
+    "theorem": "theorem",
     "w8a": "w8a",
     "cifar10": "cifar10",
     "sst2": "sst2",

@@ -9,13 +9,11 @@ weighted before a single backward pass. So 1,000 devices cost what plain gradien
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
@@ -26,46 +24,11 @@ from ownstep.problems.batches import Batch
 from ownstep.problems.flat import Layout, own_copy, resolve_device
 from ownstep.problems.graphs import Replay
 from ownstep.problems.penalties import Penalty
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-class Augment(Protocol):
-    """A random change of a batch's inputs, drawn on the host and applied on the device."""
-
-    def draw(self, rng: np.random.Generator, samples: int) -> NDArray[np.int64]:
-        """A few whole numbers for every sample."""
-        ...
-
-    def apply(self, inputs: Tensor, drawn: Tensor) -> Tensor:
-        """The changed inputs."""
-        ...
-
-
-LOSSES: dict[str, Loss] = {
-    "cross_entropy": lambda z, y: F.cross_entropy(z, y, reduction="none"),
-    "squared": lambda z, y: 0.5 * (z - y).flatten(1).square().sum(1),
-}
-"""Per-sample losses by name: a classifier's, and half the squared error."""
+from ownstep.problems.samples import LOSSES, Augment, Blocks, Loss, cut
 
 CPU_CHUNK = 256
 PROBE = 3
 """Samples looked at when a problem is made, to see whether the loss is per sample."""
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Inputs cut into consecutive parts of different shapes, such as sentences bucketed by length.
-
-    Parameters
-    ----------
-    parts : one tuple of tensors a part, samples first; targets and partition follow their order.
-    """
-
-    parts: Sequence[tuple[Tensor, ...]]
-
-    def __len__(self) -> int:
-        return sum(len(part[0]) for part in self.parts)
 
 
 class Network:
@@ -245,19 +208,21 @@ class Network:
             losses, row = self.mix(x, np.eye(len(self.weights))[device])
             return float(losses[device]), row
         x = self._vector(x)
-        sums, penalty, row = self._penalised(x, x.new_ones(()))
+        penalty, row = self._penalised(x, x.new_ones(()))
         coefficients = torch.as_tensor(1 / self.divisor, dtype=self.dtype, device=self.device)
+        loss = penalty
         for inputs, targets in self.rows(device):
             owners = torch.full((len(targets),), device, device=self.device)
-            row = row + self._accumulate(x, coefficients, owners, targets, inputs, sums)
-        return float(sums[device] / self.divisor[device] + penalty), row
+            losses, gradient = self._weigh(x, coefficients, owners, targets, inputs)
+            loss, row = loss + losses.sum() / self.divisor[device], row + gradient
+        return float(loss), row
 
     def outputs(self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], chunk: int = 4096) -> Tensor:
         """The model's outputs on other inputs, without a gradient."""
         given = tuple(self._placed(t) for t in (inputs if isinstance(inputs, tuple) else (inputs,)))
         with torch.no_grad():
             tensors = self._tensors(self._vector(x))
-            done = [self._forward(tensors, part) for part in _cut(given, chunk)]
+            done = [self._forward(tensors, part) for part in cut(given, chunk)]
         return torch.cat(done)
 
     def accuracy(self, x: Tensor, inputs: Any = None, targets: Any = None) -> float:
@@ -315,7 +280,7 @@ class Network:
         penalty, total = self._penalised(x, share)
         losses, start = [], 0
         for whole in self.parts:
-            for part in _cut(whole, self.chunk or len(whole[0])):
+            for part in cut(whole, self.chunk or len(whole[0])):
                 rows = slice(start, start + len(part[0]))
                 found, gradient = self._weigh(x, coefficients, self.device_of[rows], self.targets[rows], part)
                 total = total + gradient
@@ -401,8 +366,3 @@ class Network:
                 f"a sample's loss depends on the others in its batch ({float(alone):.4g} alone, "
                 f"{float(together[0]):.4g} with {k - 1} more), so f is no sum over samples"
             )
-
-
-def _cut(part: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
-    for start in range(0, len(part[0]), max(1, size)):
-        yield tuple(t[start : start + size] for t in part)
