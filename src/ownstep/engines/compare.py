@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ownstep.engines.local import describe, run
 from ownstep.engines.participation import Participation
 from ownstep.errors import InvalidInput
@@ -62,6 +64,15 @@ class Comparison:
                     "stopped": history.stopped,
                 }
             )
+        return out
+
+    def costs(self) -> dict[str, dict[str, float]]:
+        """By method: bytes sent and received in a round, all devices together, and the median seconds of one."""
+        out = {}
+        for name, history in self.histories.items():
+            traffic = history.columns["bytes_up"] + history.columns["bytes_down"]
+            seconds = float(np.median(history.columns["seconds"]))
+            out[name] = {"bytes_a_round": float(traffic.sum()) / max(1, history.rounds), "seconds_a_round": seconds}
         return out
 
     def to_dict(self, series: bool = False) -> dict[str, Any]:
