@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,6 +102,7 @@ def compare(
     seed: int = 0,
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
+    engine: Callable[..., History] = run,
 ) -> Comparison:
     """Run every method from the same start until the tightest tolerance or ``rounds``.
 
@@ -113,6 +114,7 @@ def compare(
     full : run all ``rounds`` even after the tightest tolerance was reached.
     seed : of the step search.
     checkpoint : a folder with one checkpoint a method; an interrupted comparison goes on from there.
+    engine : who runs them, with the arguments of :func:`ownstep.engines.run`.
     """
     chosen = dict(methods) if methods is not None else baselines()
     if not chosen:
@@ -130,7 +132,7 @@ def compare(
     goal = best + min(tolerances) * (start - best)
     histories: dict[str, History] = {}
     for name, method in chosen.items():
-        histories[name] = run(
+        histories[name] = engine(
             method,
             problem,
             rounds,
