@@ -112,26 +112,35 @@ class Ranks:
         travel as two entries, hi + lo, and arrive with 48 bits. Two control words ride along: does anybody want to
         stop, and does rank 0 want to save? So all ranks do either after the same round.
         """
+        words = (float(self._stop_wanted), float(time.monotonic() > self.save_at))
+        if isinstance(total, np.ndarray) and total.dtype == np.float64:
+            joined = np.empty(total.size + len(numbers) + 2)  # torch sees the same memory: nothing is copied twice
+            joined[: total.size] = total.ravel()
+            joined[total.size : -2] = numbers
+            joined[-2:] = words
+            self.reduce(torch.from_numpy(joined))
+            summed, ending = joined[: total.size].reshape(total.shape), joined[total.size :]
+        else:
+            summed, ending = self._add_tensor(total, np.concatenate([numbers, words]))
+        self.stop_agreed |= bool(ending[-2] > 0)
+        self.save_agreed |= bool(ending[-1] > 0)
+        return summed, ending[:-2]
+
+    def _add_tensor(self, total: Any, small: NDArray[np.float64]) -> tuple[Any, NDArray[np.float64]]:
         flat = torch.as_tensor(total).reshape(-1)
-        wire = flat.dtype if flat.dtype in (torch.float32, torch.float64) else torch.float32
-        words = [float(self._stop_wanted), float(time.monotonic() > self.save_at)]
-        small = np.concatenate([numbers, words])
+        n, wire = len(flat), flat.dtype if flat.dtype in (torch.float32, torch.float64) else torch.float32
         if wire is torch.float32:
             with np.errstate(over="ignore", invalid="ignore"):  # a loss beyond float32 is infinite: diverged
                 high = small.astype(np.float32)
                 small = np.concatenate([high, (small - high).astype(np.float32)])
         buffer = torch.cat([flat.to(wire), torch.as_tensor(small).to(flat.device)])
         self.reduce(buffer)
-        n = len(flat)
         ending = np.asarray(buffer[n:].cpu().numpy(), float)
         if wire is torch.float32:
             high, low = np.split(ending, 2)
             ending = np.where(np.isfinite(high), high + low, high)
-        self.stop_agreed |= bool(ending[-2] > 0)
-        self.save_agreed |= bool(ending[-1] > 0)
         summed = buffer[:n].reshape(np.shape(total))
-        summed = summed.numpy() if isinstance(total, np.ndarray) else summed.to(flat.dtype)
-        return summed, ending[:-2]
+        return (summed.numpy() if isinstance(total, np.ndarray) else summed.to(flat.dtype)), ending
 
     def reduce(self, buffer: torch.Tensor) -> None:
         """Add up a tensor over all ranks, in place."""
