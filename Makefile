@@ -29,7 +29,7 @@ lint: $(INSTALLED)
 install: $(INSTALLED)
 
 benchmarks: $(INSTALLED)
-	for name in mix plateau pep network; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in mix plateau pep network cluster; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # The demo needs the library alone; the tests also torch, PEPit and Flower.
 $(CORE): pyproject.toml constraints.txt
