@@ -9,7 +9,7 @@ weighted before a single backward pass. So 1,000 devices cost what plain gradien
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -205,17 +205,17 @@ class Network:
                     f"device {self.names[device]!r} has no sample in the batch of round {self.round} ({self.batch!r}), "
                     "so its gradient is unknown; use PerDevice batches"
                 )
-            losses, row = self.mix(x, np.eye(len(self.weights))[device])
-            return float(losses[device]), row
+            each, row = self.mix(x, np.eye(len(self.weights))[device])
+            return float(each[device]), row
         x = self._vector(x)
         penalty, row = self._penalised(x, x.new_ones(()))
         coefficients = torch.as_tensor(1 / self.divisor, dtype=self.dtype, device=self.device)
-        loss = penalty
+        total = torch.zeros_like(penalty)
         for inputs, targets in self.rows(device):
             owners = torch.full((len(targets),), device, device=self.device)
             losses, gradient = self._weigh(x, coefficients, owners, targets, inputs)
-            loss, row = loss + losses.sum() / self.divisor[device], row + gradient
-        return float(loss), row
+            total, row = total + losses.sum(), row + gradient
+        return float(total / self.divisor[device] + penalty), row
 
     def outputs(self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], chunk: int = 4096) -> Tensor:
         """The model's outputs on other inputs, without a gradient."""
@@ -248,6 +248,12 @@ class Network:
                 if len(at):
                     yield tuple(t[at] for t in part), self.targets[start + at]
             start = stop
+
+    def keep(self, devices: Sequence[int]) -> Network:
+        """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
+        from ownstep.problems.keep import keep
+
+        return keep(self, devices)
 
     def _evaluate(self, x: Tensor, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Tensor]:
         scale, coefficients, share = self._scaled(c)
