@@ -100,7 +100,7 @@ def run(
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
     start = _start(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
-    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
+    loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
     if checkpoint is not None and Path(checkpoint).exists():
         loop.resume(Path(checkpoint))
         if loop.k > rounds:
@@ -126,7 +126,7 @@ def run(
     return loop.history()
 
 
-class _Loop:
+class Loop:
     """One run in progress. Between two calls it is always consistent, so it can be saved there."""
 
     def __init__(
@@ -151,6 +151,8 @@ class _Loop:
         self.x0 = x0
         self.state = method.start(x0, devices)
         self.k, self.stopped = 0, ""
+        self.partial = participation is not None
+        self.notes: dict[str, Any] = {}  # plain data that a checkpoint carries along
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
         self.took_part: list[NDArray[np.bool_]] = []
         self.best_x, self.best_value = x0, np.inf
@@ -161,7 +163,7 @@ class _Loop:
             "dim": problem.dim,
             "participation": repr(participation) if participation else None,
         }
-        self.fingerprint = self.settings | {"data": _digest(devices.weights, devices.L, x0)}
+        self.fingerprint = self.settings | {"data": digest(devices.weights, devices.L, x0)}
         self.fingerprint |= {"setting": getattr(problem, "settings", None)}
         self.settings |= extra | getattr(problem, "settings", {})
 
@@ -181,26 +183,36 @@ class _Loop:
             losses, gradient = self.problem.mix(point, weights)
             gradient_norm = norm(gradient)
         value = float(weights @ losses)
-        progress = self.method.progress(self.state)
         row = {
             "value": value,
             "gradient_norm": gradient_norm,
+            "bytes_up": int(seen.up.sum()),
+            "bytes_down": int(seen.down.sum()),
+        }
+        self.record(row, present, began)
+
+    def record(self, row: dict[str, Any], present: NDArray[np.bool_], began: float) -> None:
+        """Write down what the round at the present iterate saw, and who took part in it."""
+        progress, point = self.method.progress(self.state), self.method.point(self.state)
+        row |= {
             "phase": progress.phase,
             "step": progress.step,
             "participants": int(present.sum()),
-            "bytes_up": int(seen.up.sum()),
-            "bytes_down": int(seen.down.sum()),
             "seconds": time.perf_counter() - began,
         }
         for column, entry in row.items():
             self.columns[column].append(entry)
-        if value < self.best_value:
-            self.best_x, self.best_value = point, value
+        if row["value"] < self.best_value:
+            self.best_x, self.best_value = point, row["value"]
         self.present = present
 
     def finished(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
         """Evaluate the present iterate, and say whether it is the last."""
         self.evaluate()
+        return self.judge(rounds, target, gradient_tolerance)
+
+    def judge(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
+        """Is the iterate that was evaluated last the one to stop at?"""
         value, first = self.columns["value"][-1], self.columns["value"][0]
         gradient_norm = self.columns["gradient_norm"][-1]
         if not np.isfinite(value):
@@ -221,7 +233,7 @@ class _Loop:
     def advance(self) -> None:
         """Tell the method; the round is complete."""
         state = self.method.tell(self.state, self.answer)
-        if self.participation is not None:
+        if self.partial:
             self.took_part.append(self.present)
         self.state, self.k = state, self.k + 1
 
@@ -239,6 +251,7 @@ class _Loop:
         if self.answering.last is not None:
             arrays["last"] = to_numpy(self.answering.last)
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint, "start": self.signature}
+        about |= {"notes": self.notes}
         ckpt.save(path, self.state, about, arrays)
 
     def resume(self, path: Path) -> None:
@@ -253,6 +266,7 @@ class _Loop:
                 "it was left alone: name another file or remove it"
             )
         self.state, self.k, self.best_value = state, about["k"], about["best_value"]
+        self.notes = about.get("notes", {})
         self.best_x = like(arrays.pop("best_x"), self.best_x)
         self.took_part = list(arrays.pop("took_part"))
         if "last" in arrays:
@@ -272,7 +286,7 @@ class _Loop:
         """What happened, as data."""
         watch = getattr(self.state, "watch", Watch())
         columns = {c: np.asarray(v, dtype=_DTYPES.get(c, float)) for c, v in self.columns.items()}
-        who = np.asarray(self.took_part, bool) if self.participation is not None else None
+        who = np.asarray(self.took_part, bool) if self.partial else None
         x = to_numpy(self.method.point(self.state))
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
@@ -319,7 +333,8 @@ def _start(problem: Problem, x0: Any) -> Any:
     return x0
 
 
-def _digest(*arrays: Any) -> str:
+def digest(*arrays: Any) -> str:
+    """A short hash of the numbers of some arrays."""
     sha = hashlib.sha256()
     for array in arrays:
         sha.update(np.ascontiguousarray(to_numpy(array)).tobytes())
