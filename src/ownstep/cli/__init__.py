@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ownstep
-from ownstep.cli import data, demo, paper, pep, plan, run, train
+from ownstep.cli import data, demo, federate, paper, pep, plan, run, train
 from ownstep.errors import InvalidInput, OwnstepError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, data, plan, run, train, pep, paper):
+for module in (demo, data, plan, run, train, federate, pep, paper):
     module.register(app)
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns the interrupt into it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from ownstep.engines import MISSING, Participation, parse_participation
+from ownstep.engines import MISSING, Missing, Participation, parse_participation
 from ownstep.errors import InvalidInput, unknown_name
 from ownstep.methods import METHODS, Method, parse_switch
 
@@ -33,10 +33,15 @@ def choose_method(name: str, options: Mapping[str, Any]) -> Method:
 
 def choose_participation(text: str, missing: str, seed: int) -> Participation | None:
     """Who takes part, None for everyone always."""
+    return parse_participation(text, choose_missing(missing), seed)
+
+
+def choose_missing(name: str) -> Missing:
+    """The rule of that name for the share of those who are missing."""
     for rule in MISSING:
-        if missing == rule:
-            return parse_participation(text, rule, seed)
-    raise unknown_name("rule for missing shares", missing, MISSING)
+        if name == rule:
+            return rule
+    raise unknown_name("rule for missing shares", name, MISSING)
 
 
 def _number(text: str) -> float | str:
