@@ -77,12 +77,14 @@ def show_plan(plan: Plan, samples: Sequence[int], out: Console) -> None:
     out.print(plan.verdict)
 
 
-def show_comparison(comparison: Comparison, out: Console) -> None:
-    """Rounds to each tolerance, one row a method."""
+def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -> None:
+    """Rounds to each tolerance, one row a method; with ``costs`` what a round takes, and the notes below."""
     levels = [f"{t:g}" for t in comparison.tolerances]
-    table = Table("method", "step", *[f"to {level}" for level in levels], "note", box=None, header_style="bold")
-    for column in table.columns[1 : 2 + len(levels)]:
+    last = ["bytes/round", "ms/round"] if costs else ["note"]
+    table = Table("method", "step", *[f"to {level}" for level in levels], *last, box=None, header_style="bold")
+    for column in table.columns[1 : 2 + len(levels) + 2 * costs]:
         column.justify = "right"
+    below = []
     for row in comparison.rows():
         notes = []
         if row["switched_at"] is not None:
@@ -93,6 +95,13 @@ def show_comparison(comparison: Comparison, out: Console) -> None:
             notes.append("diverged")
         counts = ["never" if row["rounds"][level] is None else f"{row['rounds'][level]:,}" for level in levels]
         step = "" if row["step"] is None else f"{row['step']:.4g}"
-        table.add_row(row["method"], step, *counts, "; ".join(notes))
+        ending = ["; ".join(notes)]
+        if costs:
+            price = comparison.costs()[row["method"]]
+            ending = [f"{price['bytes_a_round']:,.0f}", f"{1e3 * price['seconds_a_round']:.3g}"]
+            below += [f"{row['method']}: {'; '.join(notes)}"] if notes else []
+        table.add_row(row["method"], step, *counts, *ending)
     out.print(table)
     out.print("rounds until (f - f*) / (f(x0) - f*) is at most the value above", style="dim")
+    for line in below:
+        out.print(line, style="dim")

@@ -89,7 +89,7 @@ class Answering:
         gradients[~present] = 0
         links = np.zeros((len(present),) * 2, np.int64) if ask.links is None else ask.links
         links = links * np.outer(present, present)
-        vector = ask.x[0].nbytes
+        vector = ask.x.nbytes // len(ask.x)
         answer = Answer(gradients=gradients, present=self._seen(present))
         return Answered(answer, None, np.nan, vector * links.sum(axis=1), vector * links.sum(axis=0))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ownstep.engines.local import describe, run
 from ownstep.engines.participation import Participation
@@ -64,6 +66,15 @@ class Comparison:
             )
         return out
 
+    def costs(self) -> dict[str, dict[str, float]]:
+        """By method: bytes sent and received in a round, all devices together, and the median seconds of one."""
+        out = {}
+        for name, history in self.histories.items():
+            traffic = history.columns["bytes_up"] + history.columns["bytes_down"]
+            seconds = float(np.median(history.columns["seconds"]))
+            out[name] = {"bytes_a_round": float(traffic.sum()) / max(1, history.rounds), "seconds_a_round": seconds}
+        return out
+
     def to_dict(self, series: bool = False) -> dict[str, Any]:
         """Plain data: the plan, the optimum, the table, and with ``series`` every round."""
         out = {"plan": self.plan.to_dict(), "optimum": self.optimum, "rows": self.rows()}
@@ -91,6 +102,7 @@ def compare(
     seed: int = 0,
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
+    engine: Callable[..., History] = run,
 ) -> Comparison:
     """Run every method from the same start until the tightest tolerance or ``rounds``.
 
@@ -102,6 +114,7 @@ def compare(
     full : run all ``rounds`` even after the tightest tolerance was reached.
     seed : of the step search.
     checkpoint : a folder with one checkpoint a method; an interrupted comparison goes on from there.
+    engine : who runs them, with the arguments of :func:`ownstep.engines.run`.
     """
     chosen = dict(methods) if methods is not None else baselines()
     if not chosen:
@@ -119,7 +132,7 @@ def compare(
     goal = best + min(tolerances) * (start - best)
     histories: dict[str, History] = {}
     for name, method in chosen.items():
-        histories[name] = run(
+        histories[name] = engine(
             method,
             problem,
             rounds,

@@ -170,7 +170,7 @@ def race(
                     why = "; ".join(f"{roster.names[i]}: {w}" for i, w in gathered.why.items())
                     raise OwnstepError(f"no site answered in round {loop.k} within {terms.deadline:g} s ({why})")
                 loop.absorb(gathered, began)
-                if loop.judge(rounds, target, gradient_tolerance):
+                if loop.verdict(rounds, target, gradient_tolerance):
                     active.remove(loop)
                 else:
                     loop.advance()
@@ -284,7 +284,7 @@ class _Loop(Loop):
             "bytes_up": seen.up,
             "bytes_down": seen.down,
         }
-        self.record(row, present, began)
+        self.record(row, self.method.point(self.state), present, began)
 
     def _remembered(self, mix: Array, seen: Gathered) -> Array:
         """The share of the absent at the gradients they sent last, and those of the present remembered."""

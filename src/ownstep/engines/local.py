@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from ownstep.checks import whole_number
 from ownstep.engines import checkpoint as ckpt
-from ownstep.engines.answering import Answering
+from ownstep.engines.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.history import COLUMNS, History
-from ownstep.methods import Method, Watch, norm
+from ownstep.methods import Ask, Method, Watch, norm
 from ownstep.plan import Devices, Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.progress import Bar
@@ -32,7 +32,13 @@ DIVERGED = 1e4
 
 
 def describe(problem: Problem, smoothness: Smoothness | str = "exact") -> Plan:
-    """Weights from the problem, constants from a measurement: what methods are started with."""
+    """Weights from the problem, constants from a measurement: what methods are started with.
+
+    A problem whose data is elsewhere describes itself.
+    """
+    if hasattr(problem, "describe"):
+        told: Plan = problem.describe(smoothness)
+        return told
     measured = measure(smoothness, problem) if isinstance(smoothness, str) else smoothness
     return plan(problem.weights, measured, problem.strong_convexity, problem.names)
 
@@ -98,7 +104,7 @@ def run(
             progress=progress,
         )
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
-    start = _start(problem, x0)
+    start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
     if checkpoint is not None and Path(checkpoint).exists():
@@ -158,7 +164,7 @@ class Loop:
         self.best_x, self.best_value = x0, np.inf
         self.settings = {
             "method": repr(method),
-            "problem": type(problem).__name__,
+            "problem": getattr(problem, "kind", type(problem).__name__),
             "devices": len(devices),
             "dim": problem.dim,
             "participation": repr(participation) if participation else None,
@@ -172,28 +178,24 @@ class Loop:
         began = time.perf_counter()
         if self.sampled:
             self.problem.begin_round(self.k)  # type: ignore[attr-defined]
-        ask, point = self.method.ask(self.state), self.method.point(self.state)
-        weights = self.problem.weights
+        ask, weights = self.method.ask(self.state), self.problem.weights
         present = np.ones(len(weights), bool)
         if self.participation is not None:
             present = self.participation.present(self.k, len(weights))
         seen = self.answering(ask, present)
-        self.answer, losses, gradient_norm = seen.answer, seen.losses, seen.gradient_norm
-        if losses is None or point is not ask.x:  # measured where the method stands, not where it looked
-            losses, gradient = self.problem.mix(point, weights)
-            gradient_norm = norm(gradient)
-        value = float(weights @ losses)
+        self.answer = seen.answer
+        point, value, gradient_norm = self.look(ask, seen)
         row = {
             "value": value,
             "gradient_norm": gradient_norm,
             "bytes_up": int(seen.up.sum()),
             "bytes_down": int(seen.down.sum()),
         }
-        self.record(row, present, began)
+        self.record(row, point, present, began)
 
-    def record(self, row: dict[str, Any], present: NDArray[np.bool_], began: float) -> None:
-        """Write down what the round at the present iterate saw, and who took part in it."""
-        progress, point = self.method.progress(self.state), self.method.point(self.state)
+    def record(self, row: dict[str, Any], point: Any, present: NDArray[np.bool_], began: float) -> None:
+        """Write down what the round at x^k, the point, saw, and who took part in it."""
+        progress = self.method.progress(self.state)
         row |= {
             "phase": progress.phase,
             "step": progress.step,
@@ -206,13 +208,21 @@ class Loop:
             self.best_x, self.best_value = point, row["value"]
         self.present = present
 
+    def look(self, ask: Ask, seen: Answered) -> tuple[Any, float, float]:
+        """(x^k, f(x^k), ||grad f(x^k)||), measured where the method stands, not where it looked."""
+        point, weights = self.method.point(self.state), self.problem.weights
+        if seen.losses is not None and point is ask.x:
+            return point, float(weights @ seen.losses), seen.gradient_norm
+        losses, gradient = self.problem.mix(point, weights)
+        return point, float(weights @ losses), norm(gradient)
+
     def finished(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
         """Evaluate the present iterate, and say whether it is the last."""
         self.evaluate()
-        return self.judge(rounds, target, gradient_tolerance)
+        return self.verdict(rounds, target, gradient_tolerance)
 
-    def judge(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
-        """Is the iterate that was evaluated last the one to stop at?"""
+    def verdict(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
+        """Is the iterate that was evaluated the last one, and why?"""
         value, first = self.columns["value"][-1], self.columns["value"][0]
         gradient_norm = self.columns["gradient_norm"][-1]
         if not np.isfinite(value):
@@ -325,7 +335,8 @@ _DTYPES: dict[str, Any] = {
 }
 
 
-def _start(problem: Problem, x0: Any) -> Any:
+def first_point(problem: Problem, x0: Any) -> Any:
+    """The start that was given, checked, or the problem's own."""
     if x0 is None:
         return problem.x0()
     if np.shape(x0) != (problem.dim,):

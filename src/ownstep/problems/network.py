@@ -261,6 +261,12 @@ class Network:
                     yield tuple(t[at] for t in part), self.targets[start + at]
             start = stop
 
+    def keep(self, devices: Sequence[int]) -> Network:
+        """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
+        from ownstep.problems.keep import keep
+
+        return keep(self, devices)
+
     def _evaluate(self, x: Tensor, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Tensor]:
         scale, coefficients, share = self._scaled(c)
         arguments: tuple[Tensor, ...] = (self._vector(x), coefficients, share)

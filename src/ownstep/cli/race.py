@@ -1,0 +1,33 @@
+"""Who runs the demo's race: the same comparison on every engine."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ownstep.engines import Comparison, compare
+from ownstep.errors import unknown_name
+from ownstep.problems import LinearModel
+
+
+class Race(Protocol):
+    """:func:`ownstep.engines.compare`, or an engine's own form of it."""
+
+    def __call__(self, problem: LinearModel, *, rounds: int, seed: int) -> Comparison:
+        """Every baseline on one problem."""
+        ...
+
+
+def local(problem: LinearModel, *, rounds: int, seed: int) -> Comparison:
+    """All devices in this process."""
+    return compare(problem, rounds=rounds, seed=seed)
+
+
+RACES: dict[str, Race] = {"local": local}
+"""Every engine by name. A new one is one function with this signature and one line here."""
+
+
+def choose_race(name: str) -> Race:
+    """The named engine's race."""
+    if name not in RACES:
+        raise unknown_name("engine", name, RACES)
+    return RACES[name]
