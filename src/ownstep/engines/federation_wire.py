@@ -7,17 +7,19 @@
                     "numbers" f_i(x), and f_i where the method stands when that is another point
 
 Several methods share one message, because on Flower it is the message that costs and not its length. Arrays are NumPy's
-npy format, read with ``allow_pickle=False``; whatever is not exactly what was asked for is refused.
+npy format, in which nothing can be executed; whatever is not exactly what was asked for is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ownstep.errors import OwnstepError
@@ -136,16 +138,26 @@ def checked(array: Array, like: NDArray[Any]) -> NDArray[Any]:
         raise Refused(
             f"its vector has shape {tuple(array.shape)} of {array.dtype}, asked for was {like.shape} of {like.dtype}"
         )
-    try:
-        vector = array.numpy()
-    except (TypeError, ValueError, EOFError) as error:
-        raise Refused(f"its vector cannot be read: {error}") from None
-    if not isinstance(vector, np.ndarray) or vector.shape != like.shape or vector.dtype != like.dtype:
-        raise Refused(f"its vector is not the {like.shape} of {like.dtype} that it claims to be")
+    vector = _read(array.data, like)
     if not np.isfinite(vector).all():
         wrong = np.flatnonzero(~np.isfinite(vector))
         raise Refused(f"its vector has {len(wrong)} entries that are not finite, the first at {wrong[0]}")
     return vector
+
+
+def _read(data: bytes, like: NDArray[Any]) -> NDArray[Any]:
+    """The numbers of an npy file whose header must say exactly what is expected: nothing is allocated on its word."""
+    file = BytesIO(data)
+    try:
+        if npy.read_magic(file) != (1, 0):
+            raise Refused("its vector is not in npy format 1.0")
+        shape, _, dtype = npy.read_array_header_1_0(file, max_header_size=NPY_HEADER)
+    except ValueError as error:
+        raise Refused(f"its vector cannot be read: {error}") from None
+    numbers = memoryview(data)[file.tell() :]
+    if shape != like.shape or dtype != like.dtype or len(numbers) != like.nbytes:
+        raise Refused(f"its vector is not the {like.shape} of {like.dtype} that it claims to be")
+    return np.frombuffer(numbers, like.dtype).reshape(like.shape)
 
 
 def size(count: int) -> str:

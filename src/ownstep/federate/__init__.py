@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -28,11 +29,14 @@ def init(folder: str | Path, sites: int = 3, publisher: str = "ownstep") -> list
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise InvalidInput(f"{str(folder)!r} is not a new or an empty folder; nothing was written")
     name = re.sub(r"[^a-z0-9]+", "-", place.resolve().name.lower()).strip("-")
-    if not name or not name[0].isalpha():
-        raise InvalidInput(f"the folder's name becomes the app's, so it starts with a letter, got {place.name!r}")
+    package = name.replace("-", "_")
+    if not name or not name[0].isalpha() or package in sys.stdlib_module_names | {"flwr", "numpy", "ownstep"}:
+        raise InvalidInput(
+            f"the folder's name becomes a Python package's: a letter first and no name that is taken, got {place.name!r}"
+        )
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", publisher):
         raise InvalidInput(f"a publisher's name has letters, digits and dashes, got {publisher!r}")
-    words = {"name": name, "package": name.replace("-", "_"), "sites": str(sites), "publisher": publisher}
+    words = {"name": name, "package": package, "sites": str(sites), "publisher": publisher}
     source = files(__package__) / "template"
     contents = {place / words["package"] / file: (source / file).read_text("utf-8") for file in CODE}
     contents |= {
