@@ -19,7 +19,7 @@ demo: $(CORE)
 	$(BIN)/ownstep demo
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check src tests benchmarks

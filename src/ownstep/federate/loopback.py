@@ -122,7 +122,7 @@ class Loopback:
 
     def start(self, name: str, *command: Any) -> subprocess.Popen[bytes]:
         """Start a process in a group of its own, its output in ``name.log``."""
-        with (self.folder / f"{name}.log").open("ab") as log:
+        with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = process = subprocess.Popen(
                 [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 env=self.env, cwd=self.folder, start_new_session=True,
