@@ -60,5 +60,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(error: Exception, code: int) -> None:
-    print(f"ownstep: {error}", file=sys.stderr)
+    rank = os.environ.get("RANK")
+    print(f"ownstep{'' if rank is None else f' (rank {rank})'}: {error}", file=sys.stderr)
     sys.exit(code)

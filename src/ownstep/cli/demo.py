@@ -11,13 +11,13 @@ import typer
 from ownstep import plots
 from ownstep.cli.common import Json, Seed, build, console, emit, show_comparison, show_plan
 from ownstep.cli.race import RACES, choose_race
-from ownstep.engines import Comparison
+from ownstep.engines import Comparison, torchrun
 
 CASES = {
     "breast cancer, split by norm": ("breast_cancer", "by_norm", 2),
     "digits, split by norm": ("digits", "by_norm", 2),
 }
-MU, ROUNDS = 1e-2, 4000
+MU, ROUNDS, RANKS = 1e-2, 4000, 2
 
 
 def register(app: typer.Typer) -> None:
@@ -40,11 +40,16 @@ def demo(
     """
     began = time.monotonic()
     race = choose_race(engine)
+    if engine == "cluster" and not torchrun.started():
+        flags = ["--out", str(out), "--seed", str(seed), *(["--json"] if as_json else [])]
+        torchrun.become(RANKS, ["demo", "--engine", engine, *flags])
     terminal = console()
     results: dict[str, Comparison] = {}
     for title, (name, rule, devices) in CASES.items():
         problem, split = build(name, rule, devices, MU, seed)
         results[title] = comparison = race(problem, rounds=ROUNDS, seed=seed)
+        if not torchrun.first():
+            continue
         comparison.save(out / name)
         if not as_json:
             terminal.rule(f"[bold]{title}[/]", align="left", style="dim")
@@ -52,6 +57,8 @@ def demo(
             terminal.print()
             show_comparison(comparison, terminal, costs=True)
             terminal.print(summary(comparison) + "\n")
+    if not torchrun.first():
+        return
     figure = plots.save(plots.demo(results), out / "demo.png")
     if as_json:
         data = {title: c.to_dict() | {"costs": c.costs(), "summary": summary(c)} for title, c in results.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from ownstep.engines import Comparison, compare
 from ownstep.errors import unknown_name
@@ -22,7 +22,15 @@ def local(problem: LinearModel, *, rounds: int, seed: int) -> Comparison:
     return compare(problem, rounds=rounds, seed=seed)
 
 
-RACES: dict[str, Race] = {"local": local}
+def cluster(problem: LinearModel, *, rounds: int, seed: int) -> Comparison:
+    """Every rank keeps its own devices' data; all return the same comparison."""
+    from ownstep.engines import cluster as engine
+
+    shared: Any = engine.deal(problem)
+    return compare(shared, rounds=rounds, seed=seed, engine=engine.run)
+
+
+RACES: dict[str, Race] = {"local": local, "cluster": cluster}
 """Every engine by name. A new one is one function with this signature and one line here."""
 
 

@@ -24,7 +24,7 @@ from ownstep.checks import whole_number
 from ownstep.engines import checkpoint as ckpt
 from ownstep.engines import local
 from ownstep.engines.answering import Answered
-from ownstep.engines.cluster_ranks import DEADLINE, Ranks, started
+from ownstep.engines.cluster_ranks import DEADLINE, Ranks
 from ownstep.engines.cluster_rows import Rows, gather, scatter
 from ownstep.engines.cluster_shared import Shared
 from ownstep.engines.participation import Participation
@@ -38,9 +38,16 @@ from ownstep.smoothness import Smoothness
 from ownstep.threads import calm_blas
 from ownstep.vectors import like, to_numpy
 
-__all__ = ["Ranks", "Shared", "run", "share", "started"]
+__all__ = ["Ranks", "Shared", "deal", "run", "share"]
 
 _joined: list[Ranks] = []
+
+
+def _ranks(problem: Any, deadline: float | None) -> Ranks:
+    """The processes of this run, met once."""
+    if not _joined:
+        _joined.append(Ranks(DEADLINE if deadline is None else deadline, getattr(problem, "device", "cpu")))
+    return _joined[0]
 
 
 def share(problem: Problem, weights: ArrayLike | None = None, *, deadline: float | None = None) -> Shared:
@@ -53,9 +60,7 @@ def share(problem: Problem, weights: ArrayLike | None = None, *, deadline: float
     deadline : seconds the slowest rank may be behind the fastest in a round before the run ends with an error that
         names it. 120 by default; set once, by the first call.
     """
-    if not _joined:
-        _joined.append(Ranks(DEADLINE if deadline is None else deadline, getattr(problem, "device", "cpu")))
-    return Shared(problem, _joined[0], weights)
+    return Shared(problem, _ranks(problem, deadline), weights)
 
 
 def deal(problem: Any, *, deadline: float | None = None) -> Shared:
@@ -63,9 +68,7 @@ def deal(problem: Any, *, deadline: float | None = None) -> Shared:
 
     Devices go to ranks in consecutive blocks, as equal in number as can be.
     """
-    if not _joined:
-        _joined.append(Ranks(DEADLINE if deadline is None else deadline, getattr(problem, "device", "cpu")))
-    ranks, count = _joined[0], len(problem.weights)
+    ranks, count = _ranks(problem, deadline), len(problem.weights)
     if count < ranks.size:
         raise InvalidInput(
             f"{ranks.size} ranks for {count} devices: a rank holds at least one; start at most {count} ranks, or split "

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from ownstep.engines import torchrun
 from ownstep.errors import InvalidInput, OwnstepError
 
 DEADLINE = 120.0
@@ -31,20 +32,10 @@ MEETING = 600.0
 GRACE = 5.0
 """Seconds the ranks that live give each other to say so."""
 
-NOT_STARTED = (
-    "the cluster engine runs one process a rank, and this process has no rank: start it with torchrun, such as\n"
-    "  torchrun --nproc-per-node 2 -m ownstep run breast_cancer --devices 2 --rounds 500\n"
-    "on one machine; docs/cluster.md has several machines, checkpoints and restarts"
-)
 NO_TLS = (
     "GLOO_DEVICE_TRANSPORT=TCP_TLS asks for encrypted connections, but torch {version} was built without gloo's TLS "
     "transport; nothing was sent. Put the machines on an encrypted network (WireGuard or a VPN) and unset the variable"
 )
-
-
-def started() -> bool:
-    """Was this process given a rank, by torchrun or by a process group of its own?"""
-    return dist.is_initialized() or {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= set(os.environ)
 
 
 def _attempt() -> str:
@@ -69,8 +60,8 @@ class Ranks:
     def __init__(self, deadline: float = DEADLINE, device: str | torch.device = "cpu") -> None:
         if not deadline > 0:
             raise InvalidInput(f"deadline must be a positive number of seconds, got {deadline!r}")
-        if not started():
-            raise OwnstepError(NOT_STARTED)
+        if not (dist.is_initialized() or torchrun.started()):
+            raise OwnstepError(torchrun.HOW)
         self.deadline, self.device = float(deadline), torch.device(device)
         self.backend = "nccl" if self.device.type == "cuda" else "gloo"
         limit = timedelta(seconds=deadline)
