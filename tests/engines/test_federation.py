@@ -25,7 +25,6 @@ from ownstep.engines.federation_wire import Question, Refused, checked  # noqa: 
 from ownstep.errors import InvalidInput, OwnstepError  # noqa: E402
 from ownstep.federate import init  # noqa: E402
 from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold  # noqa: E402
-
 from ownstep.smoothness import Smoothness  # noqa: E402
 
 from ..conftest import make_least_squares, make_logistic  # noqa: E402
@@ -184,7 +183,9 @@ def test_a_coordinator_goes_on_without_a_site_that_is_away_and_knows_one_with_a_
 def test_a_checkpoint_of_other_data_is_refused(small_logistic, tmp_path):
     fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 3, ALL, folder=tmp_path)
     roster = Roster.load(tmp_path / "sites.json")
-    changed = json.loads((tmp_path / "sites.json").read_text()) | {"losses": [roster.losses[0] + 0.1, *roster.losses[1:]]}
+    changed = json.loads((tmp_path / "sites.json").read_text()) | {
+        "losses": [roster.losses[0] + 0.1, *roster.losses[1:]]
+    }
     (tmp_path / "sites.json").write_text(json.dumps(changed))
     with pytest.raises(OwnstepError, match="of another run"):
         fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 5, ALL, folder=tmp_path)
@@ -255,7 +256,10 @@ LIES = {
 def test_a_reply_that_is_not_what_was_asked_for_is_refused_and_named(small_logistic, lie):
     change, why = LIES[lie]
     sites = sites_of(small_logistic)
-    apps = [*(site_app(lambda context, s=s: s) for s in sites[:2]), lying_app(sites[2], lambda c: change(RecordDict(c)))]
+    apps = [
+        *(site_app(lambda context, s=s: s) for s in sites[:2]),
+        lying_app(sites[2], lambda c: change(RecordDict(c))),
+    ]
     ours = fed.run(OwnStep(At(2)), DirectGrid(apps), 3, ALL)
     (absence,) = ours.settings["absences"]
     assert (absence["site"], absence["first"], absence["last"]) == ("D3", 0, 3)
@@ -464,8 +468,8 @@ def test_a_secure_round_survives_a_site_that_falls_silent(small_logistic):
 def test_what_secure_aggregation_cannot_do_is_said(small_logistic):
     with pytest.raises(InvalidInput, match="needs every site's own vector"):
         fed.run(Scaffold(), DirectGrid(apps_of(small_logistic)), 1, fed.Terms(3, secure=SecurePlus()))
+    tiny = fed.Terms(3, deadline=0.3, secure=SecurePlus(clip=1e-6))
     with pytest.raises(OwnstepError, match="no site answered"):  # an entry beyond the clip is refused, not cut off
-        tiny = fed.Terms(3, deadline=0.3, secure=SecurePlus(clip=1e-6))
         fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 1, tiny)
     refusing = fed.Terms(3, deadline=0.3)
     with pytest.raises(OwnstepError, match="answers under secure aggregation only"):

@@ -15,16 +15,16 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from ownstep.engines import run  # noqa: E402
-from ownstep.errors import OwnstepError  # noqa: E402
-from ownstep.federate import certificates, init  # noqa: E402
-from ownstep.federate.loopback import Loopback  # noqa: E402
-from ownstep.history import History  # noqa: E402
-from ownstep.methods import At, OwnStep  # noqa: E402
-from ownstep.partition import given  # noqa: E402
-from ownstep.problems import BinaryLogistic  # noqa: E402
+from ownstep.engines import run
+from ownstep.errors import OwnstepError
+from ownstep.federate import certificates, init
+from ownstep.federate.loopback import Loopback
+from ownstep.history import History
+from ownstep.methods import At, OwnStep
+from ownstep.partition import given
+from ownstep.problems import BinaryLogistic
 
-from ..conftest import make_logistic  # noqa: E402
+from ..conftest import make_logistic
 
 pytestmark = [
     pytest.mark.xdist_group("federation"),

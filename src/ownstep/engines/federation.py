@@ -71,7 +71,9 @@ class Terms:
         if self.missing not in MISSING:
             raise InvalidInput(f"missing must be {', '.join(map(repr, MISSING))}, got {self.missing!r}")
         if self.secure is not None and self.missing == "last":
-            raise InvalidInput("missing='last' keeps single gradients, which secure aggregation never shows: use another")
+            raise InvalidInput(
+                "missing='last' keeps single gradients, which secure aggregation never shows: use another"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,7 @@ def race(
 
     Returns
     -------
-    One History a method. In its ``settings``: ``absences`` lists who was missing in which rounds, with what weight and why.
+    One History a method. ``absences`` in its ``settings`` lists who was missing, when, with what weight and why.
     """
     whole_number("rounds", rounds, 0)
     if not methods:

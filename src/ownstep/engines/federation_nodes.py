@@ -38,8 +38,8 @@ class Roster:
 
     Parameters
     ----------
-    names, nodes, samples, L, mu, losses : one entry a site: its name, Flower's node id, its size, its constants, and its
-        loss at the origin of its own problem, by which a resumed run knows the data again.
+    names, nodes, samples, L, mu, losses : one entry a site: its name, Flower's node id, its size, its constants, and
+        its loss at the start of its own problem, by which a resumed run knows the data again.
     dim, dtype : of x.
     kind : what the L_i are, the weakest of the sites' words: exact, upper bound or estimate.
     """
@@ -82,8 +82,9 @@ class Roster:
     def load(cls, path: Path) -> Roster:
         """Read what :meth:`save` wrote."""
         try:
-            known = json.loads(path.read_text())
-            return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in known.items()})
+            known: dict[str, Any] = json.loads(path.read_text())
+            entries: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in known.items()}
+            return cls(**entries)
         except (OSError, ValueError, TypeError) as error:
             raise OwnstepError(f"{str(path)!r} is not a readable list of sites: {error}") from error
 
@@ -185,7 +186,16 @@ def _description(node: int, reply: Message | Refused) -> dict[str, Any]:
         why = reply if isinstance(reply, Refused) else reply.error.reason
         raise OwnstepError(f"node {node} could not say who it is: {why}")
     about = dict(reply.content.config_records.get("site", {}))
-    wanted = {"name": str, "samples": int, "dim": int, "dtype": str, "mu": float, "L": float, "kind": str, "loss": float}
+    wanted = {
+        "name": str,
+        "samples": int,
+        "dim": int,
+        "dtype": str,
+        "mu": float,
+        "L": float,
+        "kind": str,
+        "loss": float,
+    }
     wrong = [key for key, kind in wanted.items() if not isinstance(about.get(key), kind)]
     if wrong:
         raise OwnstepError(f"node {node} described itself without {', '.join(wrong)}")
@@ -203,13 +213,17 @@ def _roster(answers: Mapping[int, Mapping[str, Any]], sites: int) -> Roster:
         if len({about[key] for _, about in rows}) > 1:
             raise OwnstepError(f"sites differ in {key}: " + ", ".join(f"{a['name']}: {a[key]}" for _, a in rows))
     strength = ["estimate", "upper bound", "exact"]
+    column = {key: tuple(about[key] for _, about in rows) for key in ("samples", "L", "mu", "loss", "dim", "dtype")}
     return Roster(
         names,
         tuple(node for node, _ in rows),
-        *(tuple(about[key] for _, about in rows) for key in ("samples", "L", "mu", "loss")),
-        dim=rows[0][1]["dim"],
-        dtype=rows[0][1]["dtype"],
-        kind=min((about["kind"] for _, about in rows), key=strength.index),
+        column["samples"],
+        column["L"],
+        column["mu"],
+        column["loss"],
+        column["dim"][0],
+        column["dtype"][0],
+        min((about["kind"] for _, about in rows), key=strength.index),
     )
 
 

@@ -83,7 +83,7 @@ class SecurePlus:
         present = np.isin(roster.nodes, list(strategy.stayed))
         total = np.zeros(len(ask.x) + 2) if strategy.mean is None else len(strategy.stayed) * strategy.mean
         share = float(roster.weights[present].sum()) or np.nan
-        why = {i: "did not stay to the end of the secure round" for i in np.flatnonzero(~present)}
+        why = {i: "did not stay to the end of the secure round" for i in np.flatnonzero(~present).tolist()}
         vector = total[:-2].astype(ask.x.dtype)
         # what is sent masked is one 64-bit integer an entry; keys and shares are not counted
         up, down = int(present.sum()) * 8 * (len(total) + 1), n * sum(a.nbytes for a in arrays)

@@ -1,7 +1,7 @@
 """The site's half of a federation: a Flower ClientApp that holds one device's problem.
 
-It answers two messages. ``query.join``: who are you, how large, how curved; measured once and kept. ``train.plain``: the
-gradient at x, already multiplied by the coefficient that was sent with it, and the loss. Nothing else leaves the site.
+It answers two messages. ``query.join``: who are you, how large, how curved; measured once and kept. ``train.plain``:
+the gradient at x, already multiplied by the coefficient that came with it, and the loss. Nothing else leaves.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Site:
             return self.samples
         counts = getattr(self.problem, "counts", None)
         if counts is None:
-            raise InvalidInput(f"{type(self.problem).__name__} does not say how many samples it has: give Site samples=")
+            raise InvalidInput(
+                f"{type(self.problem).__name__} does not say how many samples it has: give Site samples="
+            )
         return int(np.sum(counts))
 
     def describe(self) -> dict[str, Any]:

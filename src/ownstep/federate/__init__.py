@@ -32,7 +32,7 @@ def init(folder: str | Path, sites: int = 3, publisher: str = "ownstep") -> list
     package = name.replace("-", "_")
     if not name or not name[0].isalpha() or package in sys.stdlib_module_names | {"flwr", "numpy", "ownstep"}:
         raise InvalidInput(
-            f"the folder's name becomes a Python package's: a letter first and no name that is taken, got {place.name!r}"
+            f"the folder's name becomes a package's: a letter first, and no name that is taken; got {place.name!r}"
         )
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", publisher):
         raise InvalidInput(f"a publisher's name has letters, digits and dashes, got {publisher!r}")

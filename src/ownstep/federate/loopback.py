@@ -83,9 +83,9 @@ class Loopback:
         """Start the SuperLink with TLS, node authentication and a database that survives it."""
         at = self.folder
         self.start(
-            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", self.port, "--ssl-ca-certfile", at / "ca.crt",
-            "--ssl-certfile", at / "server.pem", "--ssl-keyfile", at / "server.key", "--enable-supernode-auth",
-            "--database", at / "state.db",
+            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", self.port,
+            "--ssl-ca-certfile", at / "ca.crt", "--ssl-certfile", at / "server.pem", "--ssl-keyfile", at / "server.key",
+            "--enable-supernode-auth", "--database", at / "state.db",
         )  # fmt: skip
         self.wait_for("superlink", "Uvicorn running")
 
