@@ -354,6 +354,9 @@ def test_too_few_sites_two_of_a_name_and_different_lengths_are_told_apart(small_
         fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 1, fed.Terms(4, joining=0.3))
     with pytest.raises(OwnstepError, match="3 sites are here, 2 were expected"):
         fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 1, fed.Terms(2))
+    liar = Site("liar", small_logistic.only(0), smoothness=Smoothness(np.array([1e-3]), "exact", "made up"))
+    with pytest.raises(OwnstepError, match="node 101, 'liar', described itself by .*'mu': 0.05, 'L': 0.001"):
+        fed.run(GD(0.1), DirectGrid([site_app(lambda context: liar)]), 1, fed.Terms(1))
     twice = [site_app(lambda context: sites_of(small_logistic)[0])] * 2
     with pytest.raises(OwnstepError, match="two nodes call themselves by one name"):
         fed.run(GD(0.1), DirectGrid(twice), 1, fed.Terms(2))

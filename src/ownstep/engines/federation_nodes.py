@@ -28,6 +28,9 @@ from ownstep.plan import Devices
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
 """Seconds between two looks for replies: the first pause of a round, and the one that doubling stops at."""
 
+STRENGTH = ("estimate", "upper bound", "exact")
+"""Kinds of smoothness constants, the weakest first."""
+
 SPARE_MEMORY = 2 << 30
 """Bytes that taking in one reply may need beyond its vectors; more is refused (where the system can limit it)."""
 
@@ -104,7 +107,7 @@ class Nodes:
         self.late: dict[str, tuple[int, float]] = {}
 
     def ask(
-        self, contents: Mapping[int, RecordDict], kind: str, label: str, budget: int = 0
+        self, contents: Mapping[int, RecordDict], kind: str, label: str, budget: int = 0, enough: int | None = None
     ) -> dict[int, Message | Refused]:
         """Send one message a node and return the replies that came in time, by node.
 
@@ -112,6 +115,7 @@ class Nodes:
         ----------
         kind, label : Flower's message type, and the group under which its logs show the message.
         budget : bytes of vectors that a reply was asked for.
+        enough : how many replies to wait for; those of all who are not suspected dead by default.
         """
         began = time.monotonic()
         ends = began + self.deadline
@@ -122,7 +126,11 @@ class Nodes:
         self.late = {i: entry for i, entry in self.late.items() if entry[1] > began - self.deadline}
         replies: dict[int, Message | Refused] = {}
         pause = FIRST_PAUSE
-        while waited - set(replies) and time.monotonic() < ends:
+
+        def complete() -> bool:
+            return len(replies) >= enough if enough is not None else not waited - set(replies)
+
+        while not complete() and time.monotonic() < ends:
             news = False
             for identity, (node, _) in (*open_.items(), *self.late.items()):
                 reply = self._pull(identity, budget)
@@ -135,7 +143,7 @@ class Nodes:
                 else:
                     del self.late[identity]
             pause = FIRST_PAUSE if news else min(2 * pause, LONGEST_PAUSE)
-            if waited - set(replies):
+            if not complete():
                 time.sleep(max(0.0, min(pause, ends - time.monotonic())))
         self.late |= open_
         self.suspects |= {node for node, _ in open_.values()}
@@ -168,7 +176,8 @@ def gather(grid: Grid, sites: int, deadline: float, known: Roster | None = None)
         if fresh:
             nodes.deadline = max(1.0, ends - time.monotonic())
             question = RecordDict({"join": ConfigRecord({"wants": "name, samples, smoothness"})})
-            for node, reply in nodes.ask(dict.fromkeys(fresh, question), JOIN, "join").items():
+            wanted = min(len(fresh), sites - len(answers)) if known is None else None
+            for node, reply in nodes.ask(dict.fromkeys(fresh, question), JOIN, "join", enough=wanted).items():
                 answers[node] = _description(node, reply)
             settled |= set(fresh)
         if known is not None:
@@ -199,6 +208,14 @@ def _description(node: int, reply: Message | Refused) -> dict[str, Any]:
     wrong = [key for key, kind in wanted.items() if not isinstance(about.get(key), kind)]
     if wrong:
         raise OwnstepError(f"node {node} described itself without {', '.join(wrong)}")
+    numbers = {key: about[key] for key in ("samples", "dim", "mu", "L", "loss")}
+    sound = about["samples"] >= 1 and about["dim"] >= 1 and 0 <= about["mu"] <= about["L"] and about["L"] > 0
+    if not sound or not np.isfinite(list(numbers.values())).all() or about["dtype"] not in ("float32", "float64"):
+        raise OwnstepError(
+            f"node {node}, {about['name'][:80]!r}, described itself by {numbers} of {about['dtype'][:20]!r}"
+        )
+    if about["kind"] not in STRENGTH:
+        raise OwnstepError(f"node {node}, {about['name'][:80]!r}, has a smoothness of kind {about['kind'][:20]!r}")
     return about
 
 
@@ -212,7 +229,6 @@ def _roster(answers: Mapping[int, Mapping[str, Any]], sites: int) -> Roster:
     for key in ("dim", "dtype"):
         if len({about[key] for _, about in rows}) > 1:
             raise OwnstepError(f"sites differ in {key}: " + ", ".join(f"{a['name']}: {a[key]}" for _, a in rows))
-    strength = ["estimate", "upper bound", "exact"]
     column = {key: tuple(about[key] for _, about in rows) for key in ("samples", "L", "mu", "loss", "dim", "dtype")}
     return Roster(
         names,
@@ -223,7 +239,7 @@ def _roster(answers: Mapping[int, Mapping[str, Any]], sites: int) -> Roster:
         column["loss"],
         column["dim"][0],
         column["dtype"][0],
-        min((about["kind"] for _, about in rows), key=strength.index),
+        min((about["kind"] for _, about in rows), key=STRENGTH.index),
     )
 
 

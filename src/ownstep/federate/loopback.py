@@ -41,14 +41,15 @@ class Loopback:
     Parameters
     ----------
     folder : an existing folder for certificates, keys, logs and Flower's files.
+    simulation : Flower's simulation in place of SuperNodes: one machine, Ray's processes, no TLS.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, simulation: bool = False) -> None:
         try:
             from ownstep.federate import certificates
         except ImportError as error:
             raise require_extra("flwr", "flower") from error
-        self.folder, self.mark = folder, uuid.uuid4().hex
+        self.folder, self.simulation, self.mark = folder, simulation, uuid.uuid4().hex
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.keys: dict[str, Path] = {}
         self.port = free_port()
@@ -60,7 +61,7 @@ class Loopback:
         (folder / "flwr-home").mkdir(exist_ok=True)
         (folder / "flwr-home" / "config.toml").write_text(
             f'[superlink]\ndefault = "loopback"\n\n[superlink.loopback]\naddress = "{self.address}"\n'
-            f'root-certificates = "{folder / "ca.crt"}"\n'
+            + ("insecure = true\n" if simulation else f'root-certificates = "{folder / "ca.crt"}"\n')
         )
 
     def __enter__(self) -> Loopback:
@@ -80,13 +81,15 @@ class Loopback:
         return f"127.0.0.1:{self.port}"
 
     def start_link(self) -> None:
-        """Start the SuperLink with TLS, node authentication and a database that survives it."""
+        """Start the SuperLink, except in simulation with TLS, node authentication and a database that survives it."""
         at = self.folder
-        self.start(
-            "superlink", "flower-superlink", "--host", "127.0.0.1", "--port", self.port,
+        options: tuple[Any, ...] = (
             "--ssl-ca-certfile", at / "ca.crt", "--ssl-certfile", at / "server.pem", "--ssl-keyfile", at / "server.key",
             "--enable-supernode-auth", "--database", at / "state.db",
         )  # fmt: skip
+        if self.simulation:
+            options = ("--insecure", "--simulation")
+        self.start("superlink", "flower-superlink", "--host", "127.0.0.1", "--port", self.port, *options)
         self.wait_for("superlink", "Uvicorn running")
 
     def register(self, *names: str) -> None:
@@ -107,9 +110,9 @@ class Loopback:
             "--host", "127.0.0.1", "--port", free_port(), "--node-config", config,
         )  # fmt: skip
 
-    def run(self, app: Path, config: str = "", timeout: float = 300.0) -> str:
+    def run(self, app: Path, config: str = "", *options: str, timeout: float = 300.0) -> str:
         """Start a run of an app, follow its log to the end, and return the log."""
-        process = self.flwr("run", app, "loopback", "--stream", *(("-c", config) if config else ()))
+        process = self.flwr("run", app, "loopback", "--stream", *(("-c", config) if config else ()), *options)
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
