@@ -32,12 +32,16 @@ pytestmark = [
 ]
 
 SITE = '''
+import json
 import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
+from ownstep.engines import federation_site
 from ownstep.engines.federation_site import Site
 from ownstep.problems import BinaryLogistic
 
 class Moody(BinaryLogistic):
-    """Gives nan in round 1, a wrong shape in round 2 and ten gigabytes in round 3."""
+    """Gives nan in round 1, a wrong shape in round 2, ten gigabytes in round 3, and a forged message in round 4."""
     def begin_round(self, k):
         self.k = k
     def mix(self, x, c):
@@ -45,13 +49,28 @@ class Moody(BinaryLogistic):
         bad = {1: vector * np.nan, 2: np.zeros(7), 3: np.broadcast_to(0.0, (1_250_000_000,))}
         return losses, bad.get(getattr(self, "k", 0), vector)
 
+pack = federation_site.pack_replies
+
+def forge(replies):
+    """Five megabytes that say they are to be repeated two thousand times."""
+    def deflate(self):
+        many = {"dtype": "float64", "shape": (1_250_000_000,), "stype": "numpy.ndarray", "arraychunk_ids": [0] * 2000}
+        return add_header_to_object_body(object_body=json.dumps(many).encode(), obj=self)
+    Array.deflate = deflate
+    content = pack(replies)
+    content["answer"] = ArrayRecord({"0": Array(np.zeros(655_000))})
+    return content
+
 def open_site(context):
     data = np.load("DATA")
     kind = Moody if "NAME" == "moody" else BinaryLogistic
-    return Site("NAME", kind(data["rows"], data["labels"], mu=0.05))
+    problem = kind(data["rows"], data["labels"], mu=0.05)
+    federation_site.pack_replies = lambda replies: (forge if getattr(problem, "k", 0) == 4 else pack)(replies)
+    return Site("NAME", problem)
 '''
 NAMES = ("ann", "moody", "victim")
 ROUNDS, SWITCH = 5, 4
+REFUSALS = {1: "not finite", 2: "shape (7,)", 3: "10 GB", 4: "of memory"}
 
 
 @dataclass(frozen=True)
@@ -139,11 +158,11 @@ def test_a_run_survives_a_bad_site_a_killed_site_and_a_killed_coordinator(net, p
         assert absence["weight"] == pytest.approx(weights[absence["site"]])
         why.setdefault(absence["site"], []).append((absence["first"], absence["why"]))
     assert set(why) == {"moody", "victim"}
-    assert all(word in dict(why["moody"])[k] for k, word in {1: "not finite", 2: "shape (7,)", 3: "10 GB"}.items())
+    assert all(word in dict(why["moody"])[k] for k, word in REFUSALS.items())
     assert any("no reply within 15 s" in text for _, text in why["victim"])
     here = dict(zip(NAMES, history.took_part.T, strict=True))
     assert here["ann"].all()
-    assert here["moody"].tolist() == [True] + [False] * 3 + [True] * (ROUNDS - 4)
+    assert here["moody"].tolist() == [True] + [False] * 4
     assert not here["victim"][-2:].any()
 
     local = run(OwnStep(At(SWITCH)), problem[0], ROUNDS, participation=AsItWas(history.took_part))
