@@ -257,7 +257,7 @@ class _Loop(local.Loop):
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / path.name
             copy.write_bytes(data)
-            self.resume(copy)
+            self.resume(copy, path)
         self.state = scatter(self.state, self.home, self.x0)
         if self.answering.last is not None:
             self.answering.last = Rows(like(to_numpy(self.answering.last)[self.home.mine], self.x0), self.home)

@@ -47,9 +47,8 @@ class Shared:
         self.strong_convexity = min(
             float(np.frombuffer(mu)[0]) for mu in ranks.gather(_number(problem.strong_convexity))
         )
-        self.settings = dict(getattr(problem, "settings", {}))
-        if "samples" in self.settings:
-            self.settings["samples"] = int(self.counts.sum())
+        if hasattr(problem, "settings"):
+            self.settings = problem.settings | {"samples": int(self.counts.sum())}
         if hasattr(problem, "begin_round"):
             self.begin_round = problem.begin_round
         ranks.agree("the number of features", _number(self.dim))

@@ -264,15 +264,15 @@ class Loop:
         about |= {"notes": self.notes}
         ckpt.save(path, self.state, about, arrays)
 
-    def resume(self, path: Path) -> None:
-        """Continue from a checkpoint of the same method, problem and start."""
+    def resume(self, path: Path, shown: Path | None = None) -> None:
+        """Continue from a checkpoint of the same method, problem and start; errors call it ``shown``."""
         state, about, arrays = ckpt.load(path, self.state)
         differs = [key for key, value in self.fingerprint.items() if about["fingerprint"].get(key) != value]
         if not differs and not np.allclose(about["start"], self.signature, rtol=1e-5, atol=1e-9):
             differs = ["problem"]
         if differs:
             raise OwnstepError(
-                f"the checkpoint {str(path)!r} is of another run (its {', '.join(differs)} differs); "
+                f"the checkpoint {str(shown or path)!r} is of another run (its {', '.join(differs)} differs); "
                 "it was left alone: name another file or remove it"
             )
         self.state, self.k, self.best_value = state, about["k"], about["best_value"]

@@ -32,6 +32,7 @@ EXPERIMENTS = {
     "gossip": "gossip",
     "fedopt": "fedopt",
     "participation": "participation",
+    "estimates": "estimates",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 

@@ -86,13 +86,15 @@ def experiment(
     device: str = "cpu",
     test: int | None = None,
     looks: int = 20,
+    fused: bool = False,
     clock: neural.Clock | None = None,
     say: neural.Say = lambda text: None,
     keep: neural.Keep = lambda so_far: None,
 ) -> dict[str, Any]:
     """All runs as plain data; stops cleanly, keeping whole runs, when the clock runs out.
 
-    ``keep`` is given what there is after every seed.
+    ``constants`` are ``"paper"``, the printed ones, or ratios measured for every run: ``"differences"`` in float64,
+    ``"float32"``, or exact Hessian ``"products"``. ``keep`` is given what there is after every seed.
     """
     import torch
 
@@ -116,15 +118,21 @@ def experiment(
         x, y = pixels(images[at]).to(device), labels[at].astype(np.int64)
         common: dict[str, Any] = {"penalty": TensorNorms(0.01), "device": device, "channels_last": device == "cuda"}
         by_class = Network(mnist_cnn(seed), x, y, partitions.by_label(y), **common)
-        measured = differences(by_class, Region(0.05), draws, 1e-6, samples, seed=seed)
-        smooth = differences(by_class, Region(0.05), max(1, draws // 20), samples=samples, seed=seed, products=True)
-        order = np.argsort(measured.values)
-        problem = Network(mnist_cnn(seed), x, y, partitions.by_label(y, 5, order.tolist()), **common)
-        pairs = measured.values[order].reshape(5, 2).mean(axis=1)
-        for kind, arm in arms.items():
-            devices = Devices(
-                problem.weights, pairs if kind == "differences" else np.array(PAPER_L), names=problem.names
+        few = max(1, draws // 20)
+        measured = {
+            "differences": differences(by_class, Region(0.05), draws, 1e-6, samples, seed=seed),
+            "products": differences(by_class, Region(0.05), few, samples=samples, seed=seed, products=True),
+        }
+        if "float32" in constants:
+            measured["float32"] = differences(
+                by_class, Region(0.05), draws, 1e-6, samples, seed=seed, dtype=torch.float32
             )
+        for kind, arm in arms.items():
+            found = measured["differences" if kind == "paper" else kind].values
+            order = np.argsort(found)
+            problem = Network(mnist_cnn(seed), x, y, partitions.by_label(y, 5, order.tolist()), fused=fused, **common)
+            pairs = np.array(PAPER_L) if kind == "paper" else found[order].reshape(5, 2).mean(axis=1)
+            devices = Devices(problem.weights, pairs, names=problem.names)
             done = {}
             for label, method in neural.methods(switch).items():
                 accuracy: dict[int, float] = {}
@@ -139,7 +147,7 @@ def experiment(
                 say(f"seed {seed} {kind} {label}: loss {history.value[-1]:.4f} in {done[label]['seconds']:.1f} s")
             arm["runs"].append({"seed": int(seed), "devices": neural.describe(devices), "methods": done})
         arms[constants[0]].setdefault("class_smoothness", []).append(
-            {"seed": int(seed), "differences": measured.to_dict(), "products": smooth.to_dict()}
+            {"seed": int(seed)} | {kind: found.to_dict() for kind, found in measured.items()}
         )
         longest = max(longest, clock.spent - began)
         out = {

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OURS, POOLED, MATCHED, STRATIFIED = "Algorithm 1", "GD 1/L-bar", "GD matched step", "GD stratified"
+STRATIFIED_MATCHED = "GD stratified, matched step"
 WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
 
@@ -156,7 +157,7 @@ def _finding(name: str, arm: Mapping[str, Any], mean: float, low: float, high: f
     gains = [run["devices"]["gain"] for run in arm["runs"]]
     text = f"{name}, {len(gains)} runs: predicted gain {np.mean(gains):.2f}, "
     text += f"speed-up over GD 1/L-bar {mean:.2f} [{low:.2f}, {high:.2f}]"
-    for other in (MATCHED, STRATIFIED):
+    for other in (MATCHED, STRATIFIED, STRATIFIED_MATCHED):
         ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if ratios:
             m, a, b = interval(ratios)

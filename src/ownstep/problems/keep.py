@@ -35,8 +35,10 @@ def keep(problem: Network, devices: Sequence[int]) -> Network:
             some.parts.append(tuple(t[torch.as_tensor(mine, device=t.device)] for t in part))
         start = stop
     some.targets = problem.targets[torch.as_tensor(held, device=problem.device)]
-    some.device_of = torch.as_tensor(some.partition.device_of, device=problem.device)
     some.names, some.counts, some.divisor = names, problem.counts[chosen], problem.divisor[chosen]
+    some.device_of = torch.as_tensor(some.partition.device_of, device=problem.device)
+    some._by_device = torch.argsort(some.device_of, stable=True)
+    some._lengths = torch.as_tensor(some.counts, dtype=torch.int64, device=problem.device)
     some.weights = problem.weights[chosen] / problem.weights[chosen].sum()
     some.dealer = None if problem.dealer is None else problem.dealer.keep(chosen, held)
     some._drawn, some._last_mix = None, None

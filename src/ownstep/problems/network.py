@@ -88,6 +88,7 @@ class Network:
     device, dtype : where and in which precision; the CPU and the model's own by default.
     autocast : a lower precision such as ``torch.bfloat16`` for the model's matrix products alone.
     channels_last : convolution weights in channels-last order, faster on tensor cores.
+    fused : let ``torch.compile`` fuse the model's small operations: some seconds once, then faster on a GPU.
     graph : on a GPU, record the pass once and replay it.
     seed : of batches and augmentation.
     """
@@ -112,6 +113,7 @@ class Network:
         dtype: torch.dtype | None = None,
         autocast: torch.dtype | None = None,
         channels_last: bool = False,
+        fused: bool = False,
         graph: bool = True,
         seed: int = 0,
     ) -> None:
@@ -138,6 +140,8 @@ class Network:
         share = self.counts / n
         self.weights = share if weights is None else device_weights(weights, len(share))
         self.device_of = torch.as_tensor(partition.device_of, device=self.device)
+        self._by_device = torch.argsort(self.device_of, stable=True)
+        self._lengths = torch.as_tensor(self.counts, dtype=torch.int64, device=self.device)
         self.batch = batch
         if batch is not None and len(self.parts) > 1:
             raise InvalidInput(f"{batch!r} needs inputs in one piece, got {len(self.parts)} blocks; use the full batch")
@@ -154,6 +158,8 @@ class Network:
         self._last_mix: tuple[NDArray[np.float64], float, Tensor, Tensor] | None = None
         self._pass = Replay(self._whole if batch is None else self._weighted, graph and self.chunk is None)
         self._probe()
+        if fused:
+            self.model.compile()
 
     @property
     def dim(self) -> int:
@@ -295,44 +301,46 @@ class Network:
 
     def _whole(self, x: Tensor, coefficients: Tensor, share: Tensor) -> tuple[Tensor, ...]:
         """The pass over all data, block by block."""
-        sums, penalty, total = self._penalised(x, share)
-        start = 0
+        penalty, total = self._penalised(x, share)
+        losses, start = [], 0
         for whole in self.parts:
             for part in _cut(whole, self.chunk or len(whole[0])):
                 rows = slice(start, start + len(part[0]))
-                total = total + self._accumulate(
-                    x, coefficients, self.device_of[rows], self.targets[rows], part, sums
-                )  # fmt: skip
+                found, gradient = self._weigh(x, coefficients, self.device_of[rows], self.targets[rows], part)
+                total = total + gradient
+                losses.append(found)
                 start = rows.stop
+        # Sorted by device, as adding 60,000 losses into five cells one by one would take a tenth of the pass.
+        sums = torch.segment_reduce(torch.cat(losses)[self._by_device], "sum", lengths=self._lengths, unsafe=True)
         return sums, penalty, total
 
     def _weighted(
         self, x: Tensor, coefficients: Tensor, share: Tensor, owners: Tensor, targets: Tensor, *inputs: Tensor
     ) -> tuple[Tensor, ...]:
         """The pass over one batch."""
-        sums, penalty, total = self._penalised(x, share)
-        return sums, penalty, total + self._accumulate(x, coefficients, owners, targets, inputs, sums)
-
-    def _penalised(self, x: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        penalty, total = self._penalised(x, share)
+        losses, gradient = self._weigh(x, coefficients, owners, targets, inputs)
         sums = torch.zeros(len(self.weights), dtype=torch.float64, device=self.device)
+        return sums.index_add(0, owners, losses), penalty, total + gradient
+
+    def _penalised(self, x: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         if self.penalty is None:
-            return sums, sums.new_zeros(()), torch.zeros_like(x)
+            return torch.zeros((), dtype=torch.float64, device=self.device), torch.zeros_like(x)
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             penalty = self.penalty(self._tensors(x).values())
             (gradient,) = torch.autograd.grad(penalty, x)
-        return sums, penalty.detach().double(), share * gradient
+        return penalty.detach().double(), share * gradient
 
-    def _accumulate(
-        self, x: Tensor, coefficients: Tensor, owners: Tensor, targets: Tensor, inputs: tuple[Tensor, ...], sums: Tensor
-    ) -> Tensor:
-        """The gradient of the weighted losses; the plain ones are added to their devices' ``sums``."""
+    def _weigh(
+        self, x: Tensor, coefficients: Tensor, owners: Tensor, targets: Tensor, inputs: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """The samples' losses, and the gradient of their weighted sum."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             losses = self.loss(self._forward(self._tensors(x), inputs), targets)
             (gradient,) = torch.autograd.grad((coefficients[owners] * losses).sum(), x)
-        sums.index_add_(0, owners, losses.detach().double())
-        return gradient
+        return losses.detach().double(), gradient
 
     def _forward(self, tensors: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
         with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
