@@ -49,6 +49,11 @@ def choose_missing(name: str) -> Missing:
 
 def choose_engine(name: str | None) -> str:
     """``local`` or ``cluster``; by default whichever this process was started for."""
+    if name == "federation":
+        raise InvalidInput(
+            "the sites of a federation hold the data, so it is not run from here: ownstep federate init DIR writes an "
+            "app that flwr run starts; ownstep demo --engine federation shows one"
+        )
     if name not in (None, "local", "cluster"):
         raise unknown_name("engine", name, ["local", "cluster"])
     if name == "cluster" and not torchrun.started():

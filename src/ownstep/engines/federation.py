@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from ownstep.engines.federation_secure import SecurePlus
 
 Array = NDArray[Any]
+
+CARRIED = ("x", "mix", "local", "links")
+"""What a method may ask for here; more than that is refused before the first round."""
 
 
 @dataclass(frozen=True)
@@ -248,9 +251,13 @@ class _Loop(Loop):
         if getattr(method, "step", None) == "tuned":
             raise InvalidInput("a step is not tuned through a federation: tune on a sample, and give the number")
         super().__init__(method, roster, roster.devices(L_pooled), x0, None, name, {}, False)  # type: ignore[arg-type]
-        if self.method.ask(self.state).mix is None:
+        ask = self.method.ask(self.state)
+        if ask.mix is None:
             raise InvalidInput(f"{method!r} has no server: a federation runs methods that ask for one sum")
-        if terms.secure is not None and _needs_rows(self.method.ask(self.state)):
+        more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
+        if more:
+            raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
+        if terms.secure is not None and _needs_rows(ask):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
         self.roster, self.rule, self.partial = roster, terms.missing, True
         self.settings |= {"engine": "federation", "missing": terms.missing, "deadline": terms.deadline}
