@@ -15,9 +15,14 @@ from ownstep.errors import InvalidInput
 from ownstep.methods import (
     EXTRA,
     GD,
+    ITEM,
     METHODS,
     NIDS,
+    OGM,
+    AdaptiveOwnStep,
+    AdGD,
     At,
+    BarzilaiBorwein,
     DecentralisedGD,
     FedAdagrad,
     FedAdam,
@@ -30,6 +35,7 @@ from ownstep.methods import (
     Method,
     Mixing,
     Nesterov,
+    NesterovRestart,
     Never,
     NormBelow,
     OwnStep,
@@ -47,10 +53,15 @@ from ownstep.problems import BinaryLogistic, LeastSquares
 from ..conftest import make_least_squares, make_logistic
 
 CASES = {
-    "own_step": [OwnStep(), OwnStep(At(5)), OwnStep(NormBelow(1e-2)), OwnStep(Never())],
+    "own_step": [OwnStep(), OwnStep(At(5)), OwnStep(NormBelow(1e-2)), OwnStep(Never()), OwnStep(smoothness="adaptive")],
     "gd": [GD("mean"), GD("true"), GD(0.1), GD("largest")],
     "heavy_ball": [HeavyBall(), HeavyBall("mean", 0.3)],
     "nesterov": [Nesterov(), Nesterov("mean"), Nesterov("mean", 0.5)],
+    "nesterov_restart": [NesterovRestart(), NesterovRestart("mean")],
+    "adgd": [AdGD(), AdGD(1)],
+    "barzilai_borwein": [BarzilaiBorwein(), BarzilaiBorwein("long"), BarzilaiBorwein("mean")],
+    "ogm": [OGM(), OGM("mean", 7)],
+    "item": [ITEM(), ITEM("mean")],
     "decentralised_gd": [
         DecentralisedGD(),
         DecentralisedGD(0.1, "path", order="atc"),
@@ -174,7 +185,11 @@ def test_where_it_ends_is_a_fixed_point(method):
     problem = make_least_squares()
     end = limit(method, problem)
     switch = getattr(method, "switch", None)
-    memory = isinstance(method, Peers | Scaffold) or isinstance(switch, Plateau | At | NormBelow)
+    memory = (
+        isinstance(method, Peers | Scaffold)
+        or getattr(method, "constant_free", False)
+        or isinstance(switch, Plateau | At | NormBelow)
+    )
     history = run(method, problem, 2000 if memory else 3, x0=end)
     np.testing.assert_allclose(history.x, end, atol=1e-9 if memory else 1e-12)
 
@@ -210,7 +225,9 @@ def test_one_device_is_the_pooled_problem(method):
     """With one device most methods are GD at the step they report, E times a round with E local steps."""
     problem = make_logistic(devices=1)
     history = run(method, problem, 30)
-    if isinstance(method, OwnStep | GD | Peers | FedAvg | Scaffold):
+    if isinstance(method, AdaptiveOwnStep):
+        np.testing.assert_allclose(history.x, run(BarzilaiBorwein(), problem, 30).x, atol=1e-12)
+    elif isinstance(method, OwnStep | GD | Peers | FedAvg | Scaffold):
         step, x = history.columns["step"][0], problem.x0()
         server = getattr(method, "server_step", 1.0)
         for _ in range(30):
@@ -323,6 +340,11 @@ def test_it_runs_on_symbols_or_says_why_not(method):
         isinstance(method, Adaptive),
         getattr(method, "local_steps", 1) > 1 or isinstance(method, Scaffold),
     )
+    measured = getattr(method, "constant_free", False) or isinstance(method, NesterovRestart)
+    if measured:
+        with pytest.raises(NotLinear, match=r"the inner product|the loss value"):
+            trace(method, devices, 3)
+        return
     if adaptive or local or isinstance(switch, Plateau | NormBelow):
         with pytest.raises(NotLinear, match="power" if adaptive else "local steps" if local else "Use At"):
             trace(method, devices, 3)
@@ -352,7 +374,7 @@ def needs_true(method) -> bool:
 
 
 def pooled_devices() -> Devices:
-    return Devices(np.array([0.5, 0.5]), np.array([1.0, 2.0]), L_pooled=1.2)
+    return Devices(np.array([0.5, 0.5]), np.array([1.0, 2.0]), np.array([0.1, 0.1]), L_pooled=1.2)
 
 
 def advance(method, problem, state):

@@ -34,8 +34,12 @@ DIVERGED = 1e4
 def describe(problem: Problem, smoothness: Smoothness | str = "exact") -> Plan:
     """Weights from the problem, constants from a measurement: what methods are started with.
 
-    A problem whose data is elsewhere describes itself.
+    With ``"adaptive"`` nothing is measured: enough for methods that need no constant (``constant_free``). A problem
+    whose data is elsewhere describes itself.
     """
+    if smoothness == "adaptive":
+        ones = np.full(len(problem.weights), max(1.0, problem.strong_convexity))
+        smoothness = Smoothness(ones, "unknown", "not measured: placeholders for methods that measure on their way")
     if hasattr(problem, "describe"):
         told: Plan = problem.describe(smoothness)
         return told
@@ -67,7 +71,8 @@ def run(
     Parameters
     ----------
     method, problem, rounds : what to run, on what, and K in Algorithm 1.
-    smoothness : a measurement, or how to make one; not used when ``devices`` is given.
+    smoothness : a measurement, or how to make one; not used when ``devices`` is given, nor by methods that need no
+        constant.
     x0 : the start; ``problem.x0()`` by default.
     participation : who takes part in each round; everyone by default.
     target : stop once f(x^k) is at most this.
@@ -87,7 +92,8 @@ def run(
     """
     whole_number("rounds", rounds, 0)
     if devices is None:
-        devices = describe(problem, smoothness).devices
+        needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
+        devices = describe(problem, needed).devices
     tuning: dict[str, Any] = {}
     if getattr(method, "step", None) == "tuned":
         from ownstep.engines.tuning import tune_step
@@ -260,6 +266,7 @@ class Loop:
         arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": to_numpy(self.best_x)}
         if self.answering.last is not None:
             arrays["last"] = to_numpy(self.answering.last)
+        arrays |= self.answering.memory.arrays()
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint, "start": self.signature}
         about |= {"notes": self.notes}
         ckpt.save(path, self.state, about, arrays)
@@ -281,6 +288,7 @@ class Loop:
         self.took_part = list(arrays.pop("took_part"))
         if "last" in arrays:
             self.answering.last = like(arrays.pop("last"), self.best_x)
+        self.answering.memory.restore(arrays, self.best_x)
         self.columns = {c: list(arrays[c]) for c in COLUMNS}
 
     @cached_property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ownstep.errors import InvalidInput, unknown_name
 from ownstep.methods.adaptive import FedAdagrad, FedAdam
+from ownstep.methods.adgd import AdGD
+from ownstep.methods.barzilai import BarzilaiBorwein
 from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
 from ownstep.methods.descent import GD
 from ownstep.methods.extra import EXTRA, NIDS
@@ -11,10 +13,14 @@ from ownstep.methods.fedopt import FedAvg, FedAvgM
 from ownstep.methods.fedprox import FedProx
 from ownstep.methods.gossip import DecentralisedGD, GradientTracking
 from ownstep.methods.graphs import GRAPHS, mixing_matrix
+from ownstep.methods.item import ITEM
 from ownstep.methods.mixing import Mixing
 from ownstep.methods.momentum import HeavyBall, Nesterov
+from ownstep.methods.optimal import OGM
+from ownstep.methods.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
+from ownstep.methods.restart import NesterovRestart
 from ownstep.methods.scaffold import Scaffold
 from ownstep.methods.steps import STEPS
 from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
@@ -25,6 +31,11 @@ METHODS: dict[str, type] = {
     "gd": GD,
     "heavy_ball": HeavyBall,
     "nesterov": Nesterov,
+    "nesterov_restart": NesterovRestart,
+    "adgd": AdGD,
+    "barzilai_borwein": BarzilaiBorwein,
+    "ogm": OGM,
+    "item": ITEM,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
     "extra": EXTRA,
@@ -61,12 +72,17 @@ __all__ = [
     "EXTRA",
     "GD",
     "GRAPHS",
+    "ITEM",
     "METHODS",
     "NIDS",
+    "OGM",
     "STEPS",
+    "AdGD",
+    "AdaptiveOwnStep",
     "Answer",
     "Ask",
     "At",
+    "BarzilaiBorwein",
     "DecentralisedGD",
     "FedAdagrad",
     "FedAdam",
@@ -80,6 +96,7 @@ __all__ = [
     "Method",
     "Mixing",
     "Nesterov",
+    "NesterovRestart",
     "Never",
     "NormBelow",
     "OwnStep",

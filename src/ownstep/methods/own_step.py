@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.errors import unknown_name
 from ownstep.methods.base import Answer, Ask, Progress, Vector
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.switch import Switch, Watch
 from ownstep.plan import Devices
+
+SMOOTHNESS = ("given", "adaptive")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +46,25 @@ class OwnStep:
     switch : when to leave the local phase (epsilon in Algorithm 1); :class:`Plateau` needs no tuning.
     weights : ``"samples"`` takes the devices' shares w_i of the objective; ``"uniform"`` takes 1/N, the
         paper's literal line, which minimises another function when devices differ in size.
+    smoothness : ``"given"`` takes the devices' constants L_i; with ``"adaptive"`` every device measures its curvature
+        on the way and no constant is needed: see :class:`~ownstep.methods.own_adaptive.AdaptiveOwnStep`.
     """
 
     switch: Switch = field(default_factory=Plateau)
     weights: str = "samples"
+    smoothness: str = "given"
+
+    def __new__(cls, *_: Any, smoothness: str = "given", **__: Any) -> OwnStep:
+        """The class that does what was asked for."""
+        if cls is OwnStep and smoothness == "adaptive":
+            from ownstep.methods.own_adaptive import AdaptiveOwnStep
+
+            cls = AdaptiveOwnStep
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        if self.smoothness not in SMOOTHNESS:
+            raise unknown_name("smoothness of own steps", self.smoothness, SMOOTHNESS)
 
     def start(self, x0: Vector, devices: Devices) -> OwnStepState:
         """Begin at x0, in the local phase."""

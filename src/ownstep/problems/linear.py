@@ -151,14 +151,19 @@ class LinearModel(ABC):
 
     def gradients(self, x: Array) -> Array:
         """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
+        return self.each(x)[1]
+
+    def each(self, x: Array) -> tuple[NDArray[np.float64], Array]:
+        """(f_i for every device, one row a device: grad f_i), at x or at row i of x; N vectors, but still one pass."""
         points = np.broadcast_to(x, (len(self.counts), self.dim))
-        out = np.empty(points.shape, self.dtype)
+        losses, out = np.empty(len(points)), np.empty(points.shape, self.dtype)
         for i, point in enumerate(points):
-            block = self.block(i)
+            block, ridge = self.block(i), self._ridge(point)
             rows = self._A[block]
-            slope = self._pointwise(rows @ self._shaped(point), block)[1]
-            out[i] = (rows.T @ slope).ravel() / self.counts[i] + self._ridge(point)
-        return out
+            loss, slope = self._pointwise(rows @ self._shaped(point), block)
+            losses[i] = loss.sum() / self.counts[i] + 0.5 * float(point @ ridge)
+            out[i] = (rows.T @ slope).ravel() / self.counts[i] + ridge
+        return losses, out
 
     def hessian_product(self, x: Array, v: Array) -> Array:
         """(the Hessian of f at x) times v, without forming it."""

@@ -225,15 +225,34 @@ class Network:
 
     def gradients(self, x: Tensor) -> Tensor:
         """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
-        rows = []
+        return self.each(x)[1]
+
+    def each(self, x: Tensor) -> tuple[NDArray[np.float64], Tensor]:
+        """(f_i for every device, one row a device: grad f_i), at x or at row i of x; each looks at its own samples."""
+        losses, rows = np.empty(len(self.weights)), []
         for i in range(len(self.weights)):
-            if self.dealer is not None and not (self.device_of[self._batch_indices()] == i).any():
+            losses[i], row = self._alone(x[i] if x.ndim == 2 else x, i)
+            rows.append(row)
+        return losses, torch.stack(rows)
+
+    def _alone(self, x: Tensor, device: int) -> tuple[float, Tensor]:
+        if self.dealer is not None:
+            if not (self.device_of[self._batch_indices()] == device).any():
                 raise InvalidInput(
-                    f"device {self.names[i]!r} has no sample in the batch of round {self.round} ({self.batch!r}), so "
-                    "its gradient is unknown; use PerDevice batches"
+                    f"device {self.names[device]!r} has no sample in the batch of round {self.round} ({self.batch!r}), "
+                    "so its gradient is unknown; use PerDevice batches"
                 )
-            rows.append(self.mix(x[i] if x.ndim == 2 else x, np.eye(len(self.weights))[i])[1])
-        return torch.stack(rows)
+            each, row = self.mix(x, np.eye(len(self.weights))[device])
+            return float(each[device]), row
+        x = self._vector(x)
+        penalty, row = self._penalised(x, x.new_ones(()))
+        coefficients = torch.as_tensor(1 / self.divisor, dtype=self.dtype, device=self.device)
+        total = torch.zeros_like(penalty)
+        for inputs, targets in self.rows(device):
+            owners = torch.full((len(targets),), device, device=self.device)
+            losses, gradient = self._weigh(x, coefficients, owners, targets, inputs)
+            total, row = total + losses.sum(), row + gradient
+        return float(total / self.divisor[device] + penalty), row
 
     def outputs(self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], chunk: int = 4096) -> Tensor:
         """The model's outputs on other inputs, without a gradient."""
