@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ownstep.checks import whole_number
 from ownstep.engines.compare import slug
+from ownstep.engines.curvature import Memory
 from ownstep.engines.federation_nodes import Nodes, Roster, gather
 from ownstep.engines.federation_wire import (
     ROUND,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-CARRIED = ("x", "mix", "local", "links")
+CARRIED = ("x", "mix", "local", "links", "also", "curvature")
 """What a method may ask for here; more than that is refused before the first round."""
 
 
@@ -89,6 +90,7 @@ class Gathered:
     total : sum over them of c_i grad f_i(x).
     value, value_at : their mean loss, weighted, where the method looked and where it stands.
     rows : c_i grad f_i(x) by site, or None under secure aggregation.
+    losses : f_i(x), zero for the absent; of no use under secure aggregation.
     why : for everyone else, what happened.
     up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
     """
@@ -98,6 +100,7 @@ class Gathered:
     value: float
     value_at: float
     rows: dict[int, Array] | None
+    losses: Array
     why: dict[int, str]
     up: int
     down: int
@@ -235,11 +238,12 @@ def collect(
         sum(weights[i] * loss for i, loss in each.items()) / share if share else np.nan
         for each in ({i: r.loss for i, r in replies.items()}, {i: r.loss_at for i, r in replies.items()})
     )
-    vectors_down = 1 + elsewhere + _needs_rows(ask)
+    vectors_down = 1 + elsewhere + _shifted(ask)
     up = len(replies) * (int(ask.x.nbytes) + 8 * (1 + elsewhere))
     down = len(weights) * (vectors_down * int(ask.x.nbytes) + 8)
     rows = {i: r.vector for i, r in replies.items()}
-    return Gathered(present, total, float(value), float(value_at), rows, why, up, down)
+    losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
+    return Gathered(present, total, float(value), float(value_at), rows, losses, why, up, down)
 
 
 class _Loop(Loop):
@@ -259,7 +263,12 @@ class _Loop(Loop):
             raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
         if terms.secure is not None and _needs_rows(ask):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
+        if ask.curvature and roster.sampled:
+            raise InvalidInput(
+                f"{method!r} compares gradients of two rounds, which mini-batches make different functions"
+            )
         self.roster, self.rule, self.partial = roster, terms.missing, True
+        self.answering.memory = Memory(roster, True)  # type: ignore[arg-type]
         self.settings |= {"engine": "federation", "missing": terms.missing, "deadline": terms.deadline}
         self.notes = {"absences": []}
 
@@ -272,21 +281,29 @@ class _Loop(Loop):
         """Apply the rule for those who are missing, and record the round."""
         ask, weights, present = self.method.ask(self.state), self.roster.weights, seen.present
         assert ask.mix is not None
-        total, share = seen.total, float(weights[present].sum())
+        total, share = seen.total, float(weights[present].sum()) if self.rule == "rescale" else 1.0
+        rows = self._rows(ask, seen) if _needs_rows(ask) or self.rule == "last" else None
         if self.rule == "last":
-            total = total + self._remembered(ask.mix, seen)
-        elif self.rule == "rescale" and not present.all():
+            assert rows is not None
+            if self.answering.last is not None:
+                rows[~present] = self.answering.last[~present]
+            self.answering.last, total = rows, total + ask.mix[~present] @ rows[~present]
+        elif not present.all():
             total = total / share
-        rows = None
-        if _needs_rows(ask):
-            rows = np.zeros((len(weights), len(total)), total.dtype)
-            for i, vector in (seen.rows or {}).items():
-                rows[i] = vector / ask.mix[i]
-        self.answer = Answer(total, seen.value, rows, present)
-        ratio = ask.mix / weights
-        alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
+        also, curvature, previous = None, None, np.nan
+        if ask.also is not None:
+            assert rows is not None
+            also = (ask.also if self.rule == "last" else np.where(present, ask.also, 0.0) / share) @ rows
+        if ask.curvature:
+            curvature, previous = self.answering.memory.measure(ask.x, seen.losses, rows, present)
         for i, why in seen.why.items():
             self._note_absence(i, why)
+        # Until somebody was missing once, methods may compare the sums of two rounds as sums over everyone.
+        who = present if self.notes["absences"] else None
+        each = rows if _shifted(ask) else None
+        self.answer = Answer(total, seen.value, each, who, also, curvature, previous)
+        ratio = ask.mix / weights
+        alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
         row = {
             "value": seen.value_at,
             "gradient_norm": norm(total) / abs(float(ratio[0])) if alike else np.nan,
@@ -295,17 +312,15 @@ class _Loop(Loop):
         }
         self.record(row, self.method.point(self.state), present, began)
 
-    def _remembered(self, mix: Array, seen: Gathered) -> Array:
-        """The share of the absent at the gradients they sent last, and those of the present remembered."""
-        assert seen.rows is not None
-        if self.answering.last is None:
-            self.answering.last = np.zeros((len(mix), len(seen.total)), seen.total.dtype)
+    def _rows(self, ask: Ask, seen: Gathered) -> Array:
+        """One row a site, grad f_i(x) or its move: what came back divided by what it was multiplied with."""
+        if seen.rows is None:
+            raise InvalidInput(f"{self.method!r} needs every site's own vector, which secure aggregation never shows")
+        assert ask.mix is not None
+        rows = np.zeros((len(ask.mix), len(seen.total)), seen.total.dtype)
         for i, vector in seen.rows.items():
-            if mix[i]:
-                self.answering.last[i] = vector / mix[i]
-        absent = ~seen.present
-        out: Array = mix[absent] @ self.answering.last[absent]
-        return out
+            rows[i] = vector / ask.mix[i] if ask.mix[i] else 0.0
+        return rows
 
     def _note_absence(self, i: int, why: str) -> None:
         site, absences = self.roster.names[i], self.notes["absences"]
@@ -323,4 +338,9 @@ class _Loop(Loop):
 
 
 def _needs_rows(ask: Ask) -> bool:
+    """Is the sum not enough? Then the sites' vectors are divided by their coefficients; nothing more is sent."""
+    return _shifted(ask) or ask.curvature or ask.also is not None
+
+
+def _shifted(ask: Ask) -> bool:
     return ask.local is not None and ask.local.shift is not None

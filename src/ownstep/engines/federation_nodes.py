@@ -28,7 +28,7 @@ from ownstep.plan import Devices
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
 """Seconds between two looks for replies: the first pause of a round, and the one that doubling stops at."""
 
-STRENGTH = ("estimate", "upper bound", "exact")
+STRENGTH = ("unknown", "estimate", "upper bound", "exact")
 """Kinds of smoothness constants, the weakest first."""
 
 SPARE_MEMORY = 2 << 30
@@ -44,7 +44,8 @@ class Roster:
     names, nodes, samples, L, mu, losses : one entry a site: its name, Flower's node id, its size, its constants, and
         its loss at the start of its own problem, by which a resumed run knows the data again.
     dim, dtype : of x.
-    kind : what the L_i are, the weakest of the sites' words: exact, upper bound or estimate.
+    kind : what the L_i are, the weakest of the sites' words, see :data:`STRENGTH`.
+    sampled : whether some site draws mini-batches.
     """
 
     names: tuple[str, ...]
@@ -56,6 +57,7 @@ class Roster:
     dim: int
     dtype: str
     kind: str
+    sampled: bool = False
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -240,6 +242,7 @@ def _roster(answers: Mapping[int, Mapping[str, Any]], sites: int) -> Roster:
         column["dim"][0],
         column["dtype"][0],
         min((about["kind"] for _, about in rows), key=STRENGTH.index),
+        any(about.get("sampled") for _, about in rows),
     )
 
 

@@ -87,7 +87,9 @@ class SecurePlus:
         vector = total[:-2].astype(ask.x.dtype)
         # what is sent masked is one 64-bit integer an entry; keys and shares are not counted
         up, down = int(present.sum()) * 8 * (len(total) + 1), n * sum(a.nbytes for a in arrays)
-        return Gathered(present, vector, float(total[-2]) / share, float(total[-1]) / share, None, why, up, down)
+        return Gathered(
+            present, vector, float(total[-2]) / share, float(total[-1]) / share, None, np.zeros(n), why, up, down
+        )
 
 
 class _Strategy:

@@ -28,9 +28,10 @@ from ownstep.engines.federation_wire import (
     size,
     unpack_asks,
 )
+from ownstep.engines.local import describe
 from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.problems.base import Problem
-from ownstep.smoothness import Smoothness, measure
+from ownstep.smoothness import Smoothness
 from ownstep.vectors import like, to_numpy
 
 KEPT = "ownstep.join"
@@ -46,7 +47,7 @@ class Site:
     name : how the coordinator's history calls this site; unique in the federation.
     problem : the loss f_i on the data that stays here; a problem of one device.
     samples : how many samples it has, from which the weights w_i are made; those of the problem by default.
-    smoothness : a measurement of L_i, or how to make one.
+    smoothness : a measurement of L_i, or how to make one; ``"adaptive"`` for methods that need none.
     secure_only : answer only under secure aggregation, where the coordinator learns nothing but sums.
     """
 
@@ -77,8 +78,8 @@ class Site:
 
     def describe(self) -> dict[str, Any]:
         """The answer to ``query.join``: plain numbers and words."""
-        problem, how = self.problem, self.smoothness
-        measured = measure(how, problem) if isinstance(how, str) else how
+        problem, plan = self.problem, describe(self.problem, self.smoothness)
+        assert plan.smoothness is not None
         x0 = problem.x0()
         return {
             "name": self.name,
@@ -86,9 +87,10 @@ class Site:
             "dim": problem.dim,
             "dtype": to_numpy(x0).dtype.name,
             "mu": float(problem.strong_convexity),
-            "L": float(measured.values[0]),
-            "kind": measured.kind,
-            "how": measured.how,
+            "L": float(plan.devices.L[0]),
+            "kind": plan.smoothness.kind,
+            "how": plan.smoothness.how,
+            "sampled": getattr(problem, "batch", None) is not None,
             "loss": float(problem.mix(x0, np.ones(1))[0][0]),
         }
 
