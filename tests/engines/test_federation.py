@@ -9,15 +9,18 @@ import tomllib
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 flwr = pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict  # noqa: E402
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict  # noqa: E402
 from flwr.clientapp import ClientApp  # noqa: E402
 
+import ownstep  # noqa: E402
 from ownstep.cli import main  # noqa: E402
-from ownstep.engines import Outages, describe, run  # noqa: E402
+from ownstep.engines import Outages, baselines, describe, run  # noqa: E402
 from ownstep.engines import federation as fed  # noqa: E402
+from ownstep.engines.compare import slug  # noqa: E402
 from ownstep.engines.federation_nodes import Nodes, Roster, limited_memory  # noqa: E402
 from ownstep.engines.federation_secure import SecurePlus  # noqa: E402
 from ownstep.engines.federation_site import Site, load_open_site, site_app  # noqa: E402
@@ -574,3 +577,67 @@ def main_ok(arguments):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 0
+
+
+def app_grid(open_site, configs):
+    """Nodes of an app, each with its own node config."""
+    grid = DirectGrid([site_app(open_site) for _ in configs])
+    for context, config in zip(grid.contexts.values(), configs, strict=True):
+        context.node_config.update(config)
+    return grid
+
+
+def test_the_generated_apps_code_runs_as_it_is(tmp_path, capsys):
+    from ownstep.federate.template import server, site
+
+    init(tmp_path / "hospitals", sites=3)
+    settings = tomllib.loads((tmp_path / "hospitals" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    settings |= {"rounds": 4, "out": str(tmp_path / "out"), "deadline": 0.3}
+    grid = app_grid(site.open_site, [{"partition-id": i, "num-partitions": 3} for i in range(3)])
+    grid.silent = lambda node, sent: node == 103 and sent >= 3
+    server.main(grid, Context(1, 0, {}, RecordDict(), settings))
+    assert "site-3 (weight 0.332) was missing in rounds 2 to 4: no reply within 0.3 s" in capsys.readouterr().out
+    rows, labels = ownstep.load("breast_cancer").table()
+    problem = ownstep.BinaryLogistic(rows, labels, ownstep.partition.by_norm(rows, devices=3), mu=1e-2)
+    local = run(OwnStep(), problem, 4, participation=Outages(((2, 2, None),)))
+    np.testing.assert_allclose(ownstep.History.load(tmp_path / "out" / "history").x, local.x, atol=1e-12)
+    assert (tmp_path / "out" / "checkpoints" / "own-step.ckpt.npz").exists()
+
+
+def test_the_demos_app_gives_every_baseline_as_the_local_engine_does(tmp_path):
+    from ownstep.federate.demo_app import server, site
+
+    problem = make_logistic(devices=2)
+    for i, name in enumerate(problem.names):
+        rows, labels = problem.samples(i)
+        np.savez(tmp_path / f"{name}.npz", rows=rows, labels=labels, mu=problem.mu)
+    grid = app_grid(site.open_site, [{"name": n, "data": str(tmp_path / f"{n}.npz")} for n in problem.names])
+    pooled = describe(problem).devices.L_pooled
+    settings = {"sites": 2, "rounds": 4, "out": str(tmp_path), "tuned": 0.7, "pooled": pooled}
+    server.main(grid, Context(1, 0, {}, RecordDict(), settings))
+    for name, method in (baselines() | {"GD tuned": GD(0.7)}).items():
+        ours = ownstep.History.load(tmp_path / slug(name))
+        np.testing.assert_allclose(ours.x, run(method, problem, 4).x, atol=1e-12, err_msg=name)
+
+
+def test_the_command_line_says_where_a_federation_is_run(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "breast_cancer", "--engine", "federation"])
+    assert ended.value.code == 2
+    assert "ownstep federate init" in capsys.readouterr().err
+    from ownstep.cli.race import RACES, cases
+
+    assert cases("federation", {"a": 1, "b": 2}) == {"a": 1}
+    assert cases("cluster", {"a": 1, "b": 2}) == {"a": 1, "b": 2}
+    with pytest.raises(InvalidInput, match="two classes"):
+        RACES["federation"](make_least_squares(), rounds=1, seed=0)
+
+
+def test_the_samples_of_a_device_make_its_problem_again(small_logistic):
+    x = np.linspace(-1, 1, small_logistic.dim)
+    for i in range(3):
+        rows, labels = small_logistic.samples(i)
+        again = ownstep.BinaryLogistic(rows, labels, mu=small_logistic.mu)
+        np.testing.assert_allclose(again.gradients(x)[0], small_logistic.gradients(x)[i], atol=1e-15)
+    sparse = ownstep.BinaryLogistic(sp.csr_array(rows), labels)
+    assert (sparse.samples(0)[0] != sp.csr_array(rows)).nnz == 0

@@ -25,7 +25,7 @@ from ownstep.errors import OwnstepError
 from ownstep.files import write_atomically
 from ownstep.plan import Devices
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.25
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """Seconds between two looks for replies: the first pause of a round, and the one that doubling stops at."""
 
 STRENGTH = ("unknown", "estimate", "upper bound", "exact")

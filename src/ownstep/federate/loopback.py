@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -45,10 +46,10 @@ class Loopback:
     """
 
     def __init__(self, folder: Path, simulation: bool = False) -> None:
-        try:
-            from ownstep.federate import certificates
-        except ImportError as error:
-            raise require_extra("flwr", "flower") from error
+        if find_spec("flwr") is None:
+            raise require_extra("flwr", "flower")
+        from ownstep.federate import certificates
+
         self.folder, self.simulation, self.mark = folder, simulation, uuid.uuid4().hex
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.keys: dict[str, Path] = {}
