@@ -19,6 +19,7 @@ from ownstep.methods import (
     EXTRA,
     GD,
     NIDS,
+    AdGD,
     At,
     DecentralisedGD,
     FedAdam,
@@ -27,7 +28,7 @@ from ownstep.methods import (
     Nesterov,
     OwnStep,
     Scaffold,
-)  # fmt: skip
+)
 from ownstep.plan import Devices
 from ownstep.problems import BinaryLogistic, Network, PerDevice, SquaredL2
 from tests.conftest import make_logistic
@@ -39,6 +40,8 @@ METHODS = {
     "own_step_at": OwnStep(At(7)),
     "gd_true": GD("true"),
     "nesterov": Nesterov(),
+    "adgd": AdGD(),
+    "adaptive": OwnStep(smoothness="adaptive"),
     "fedadam": FedAdam(),
     "fedavg": FedAvg(local_steps=3),
     "scaffold": Scaffold(),
@@ -48,12 +51,20 @@ METHODS = {
     "tracking": GradientTracking(),
     "tracking_atc": GradientTracking(order="atc"),
 }
+RESUMED = {"own_step": OwnStep(), "extra": EXTRA(), "adaptive": OwnStep(smoothness="adaptive")}
 ABSENCES = {
     "rescaled": (OwnStep(), Bernoulli(0.6, "rescale", seed=3)),
     "remembered": (OwnStep(), Bernoulli(0.6, "last", seed=3)),
+    "adaptive_absent": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "rescale", seed=3)),
+    "adaptive_remembered": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "last", seed=3)),
     "dropped_links": (DecentralisedGD(), Bernoulli(0.6, "drop", seed=3)),
 }
-NETWORK_METHODS = {"network": OwnStep(At(6)), "network_extra": EXTRA(), "network_fedavg": FedAvg(0.05, local_steps=2)}
+NETWORK_METHODS = {
+    "network": OwnStep(At(6)),
+    "network_extra": EXTRA(),
+    "network_adaptive": OwnStep(smoothness="adaptive"),
+    "network_fedavg": FedAvg(0.05, local_steps=2),
+}
 
 
 def logistic() -> BinaryLogistic:
@@ -107,10 +118,14 @@ def check(folder: Path) -> None:
     for name, history in race.histories.items():
         keep(f"race-{name.replace('/', '_')}", history)
 
-    cluster.run(OwnStep(), shared, 6, checkpoint=folder / "kept.npz")
-    keep("resumed", cluster.run(OwnStep(), shared, ROUNDS, checkpoint=folder / "kept.npz"))
-    cluster.run(EXTRA(), shared, 6, checkpoint=folder / "kept-extra.npz")
-    keep("resumed_extra", cluster.run(EXTRA(), shared, ROUNDS, checkpoint=folder / "kept-extra.npz"))
+    for name, method in RESUMED.items():
+        cluster.run(method, shared, 6, checkpoint=folder / f"kept-{name}.npz")
+        keep(f"resumed-{name}", cluster.run(method, shared, ROUNDS, checkpoint=folder / f"kept-{name}.npz"))
+    absence = ABSENCES["adaptive_absent"][1]
+    for rounds in (6, ROUNDS):
+        path = folder / "kept-absent.npz"
+        history = cluster.run(RESUMED["adaptive"], shared, rounds, participation=absence, checkpoint=path)
+    keep("resumed-absent", history)
     keep("from_local", cluster.run(EXTRA(), shared, ROUNDS, checkpoint=folder / "kept-local.npz"))
     if ranks.size > 1:
         refuse(folder, shared, whole)

@@ -69,12 +69,17 @@ def ranks(request, tmp_path_factory):
     return request.param, folder
 
 
-def close(cluster_history: History, local_history: History, tolerance: float = 1e-12) -> None:
-    np.testing.assert_allclose(cluster_history.x, local_history.x, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(cluster_history.best_x, local_history.best_x, rtol=0, atol=tolerance)
+def tolerance(name: str) -> float:
+    """1e-12, but where steps are quotients of small differences, which blow rounding up round by round."""
+    return 1e-7 if name.startswith(("adgd", "adaptive", "network_adaptive")) else 1e-12
+
+
+def close(cluster_history: History, local_history: History, within: float = 1e-12) -> None:
+    np.testing.assert_allclose(cluster_history.x, local_history.x, rtol=0, atol=within)
+    np.testing.assert_allclose(cluster_history.best_x, local_history.best_x, rtol=0, atol=within)
     for column in ("value", "gradient_norm", "step"):
         mine, theirs = cluster_history.columns[column], local_history.columns[column]
-        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance, err_msg=column)
+        np.testing.assert_allclose(mine, theirs, rtol=within, atol=within, err_msg=column)
     assert (cluster_history.phase == local_history.phase).all()
     assert (cluster_history.columns["participants"] == local_history.columns["participants"]).all()
     assert (cluster_history.stopped, cluster_history.switched_at) == (local_history.stopped, local_history.switched_at)
@@ -84,10 +89,10 @@ def test_every_method_moves_as_on_one_machine(ranks):
     problem = worker.logistic()
     for name, method in worker.METHODS.items():
         expected = local.run(method, problem, worker.ROUNDS, measure_gradient=name == "own_step")
-        close(History.load(ranks[1] / name), expected)
+        close(History.load(ranks[1] / name), expected, tolerance(name))
     for name, (method, absence) in worker.ABSENCES.items():
         seen, expected = History.load(ranks[1] / name), local.run(method, problem, worker.ROUNDS, participation=absence)
-        close(seen, expected)
+        close(seen, expected, tolerance(name))
         assert (seen.took_part == expected.took_part).all()
 
 
@@ -95,7 +100,7 @@ def test_a_network_moves_as_on_one_machine(ranks):
     problem = worker.network()
     devices = worker.constants(problem)
     for name, method in worker.NETWORK_METHODS.items():
-        close(History.load(ranks[1] / name), local.run(method, problem, 12, devices=devices))
+        close(History.load(ranks[1] / name), local.run(method, problem, 12, devices=devices), tolerance(name))
     batched = worker.network(worker.PerDevice(2))
     close(History.load(ranks[1] / "network_batch"), local.run(OwnStep(At(6)), batched, 12, devices=devices))
     small = local.run(OwnStep(At(6)), worker.network(dtype=worker.torch.float32), 12, devices=devices)
@@ -140,13 +145,16 @@ def test_between_measurements_only_neighbours_talk(ranks):
 
 def test_checkpoints_do_not_know_how_many_ranks_wrote_them(ranks):
     _, folder = ranks
-
     problem = worker.logistic()
-    for name, method in {"resumed": OwnStep(), "resumed_extra": EXTRA(), "from_local": EXTRA()}.items():
-        close(History.load(folder / name), local.run(method, problem, worker.ROUNDS))
-    # and back: what the ranks wrote, one process takes further
-    further = local.run(EXTRA(), problem, 30, checkpoint=folder / "kept-extra.npz")
-    close(further, local.run(EXTRA(), problem, 30))
+    close(History.load(folder / "from_local"), local.run(EXTRA(), problem, worker.ROUNDS))
+    for name, method in worker.RESUMED.items():
+        close(History.load(folder / f"resumed-{name}"), local.run(method, problem, worker.ROUNDS), tolerance(name))
+        # and back: what the ranks wrote, one process takes further
+        further = local.run(method, problem, worker.ROUNDS + 3, checkpoint=folder / f"kept-{name}.npz")
+        close(further, local.run(method, problem, worker.ROUNDS + 3), tolerance(name))
+    method, absence = worker.ABSENCES["adaptive_absent"]
+    expected = local.run(method, problem, worker.ROUNDS, participation=absence)
+    close(History.load(folder / "resumed-absent"), expected, tolerance("adaptive"))
 
 
 def test_the_comparison_of_the_demo_is_the_same(ranks):

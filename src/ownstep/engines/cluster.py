@@ -24,6 +24,7 @@ from ownstep.checks import whole_number
 from ownstep.engines import checkpoint as ckpt
 from ownstep.engines import local
 from ownstep.engines.answering import Answered
+from ownstep.engines.cluster_answering import SharedAnswering
 from ownstep.engines.cluster_ranks import DEADLINE, Ranks
 from ownstep.engines.cluster_rows import Rows, gather, scatter
 from ownstep.engines.cluster_shared import Shared
@@ -117,9 +118,11 @@ def run(
     whole_number("measure_every", measure_every, 1)
     shared = problem if isinstance(problem, Shared) else share(problem)
     ranks = shared.ranks
-    made = shared.describe(smoothness).devices if devices is None else devices
-    if len(made) != len(shared.weights):
-        raise InvalidInput(f"{len(made)} devices described, but the ranks hold {len(shared.weights)}")
+    if devices is None:
+        needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
+        devices = local.describe(shared, needed).devices
+    if len(devices) != len(shared.weights):
+        raise InvalidInput(f"{len(devices)} devices described, but the ranks hold {len(shared.weights)}")
     progress = progress if ranks.rank == 0 else False
     with ranks.listening():
         extra: dict[str, Any] = {"engine": "cluster", "ranks": ranks.size, "backend": ranks.backend}
@@ -128,13 +131,13 @@ def run(
 
             goal = target if search_target is None else search_target
             tuned = tune_step(
-                shared, rounds, devices=made, x0=x0, target=goal, participation=participation, seed=seed,
+                shared, rounds, devices=devices, x0=x0, target=goal, participation=participation, seed=seed,
                 progress=progress,
             )  # fmt: skip
             method, extra = tuned.method, extra | {"tuning": tuned.to_dict()}
         start = local.first_point(shared, x0)
         measured = measure_gradient or gradient_tolerance is not None
-        loop = _Loop(method, shared, made, start, participation, name or repr(method), extra, measured)
+        loop = _Loop(method, shared, devices, start, participation, name or repr(method), extra, measured)
         loop.every, loop.last = measure_every, rounds
         loop.check_agreement(rounds, target, gradient_tolerance)
         path = None if checkpoint is None else Path(checkpoint)
@@ -153,6 +156,7 @@ class _Loop(local.Loop):
     """One run in progress, on all ranks in step."""
 
     problem: Shared
+    answering: SharedAnswering
     every = 1
     last = 0
     measured = True
@@ -160,6 +164,7 @@ class _Loop(local.Loop):
     def __init__(self, method: Method, problem: Shared, *arguments: Any) -> None:
         super().__init__(method, problem, *arguments)
         self.ranks, self.home = problem.ranks, problem.home
+        self.answering = SharedAnswering(problem, self.answering.missing, self.answering.measure_gradient)
         self.state = scatter(self.state, self.home, self.x0)
 
     def drive(
@@ -230,6 +235,7 @@ class _Loop(local.Loop):
         self.ranks.agree(f"the state after round {self.k}", self._state_digest())
         state, last = self.state, self.answering.last
         whole, held = gather(state), last.gathered() if isinstance(last, Rows) else last
+        self.answering.memory.gather()
         _ = self.signature  # evaluated by all ranks together
         if self.ranks.rank:
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import secrets
 import signal
 import socket
 import threading
@@ -40,9 +41,47 @@ NO_TLS = (
 )
 
 
-def _attempt() -> str:
-    """A prefix of its own for every start, so that nobody is taken for alive who died in the last one."""
-    return f"ownstep/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+def _common_name(store: dist.Store, rank: int, size: int) -> str:
+    """A name for this start of the ranks alone, which all of them learn from rank 0.
+
+    torchrun keeps one store over its restarts, so keys of ranks that died are still there, and their addresses with
+    them (pytorch issue 135712); its count of restarts differs from machine to machine. So every rank says hello with a
+    word of its own until rank 0, which first clears what it finds, has answered that very word.
+    """
+    word = secrets.token_hex(8)
+    if rank == 0:
+        keys = [f"hello/{r}" for r in range(1, size)]
+        for key in keys:
+            store.delete_key(key)
+        if keys:
+            _wait(store, keys, "did not start")
+        for key in keys:
+            store.set(f"welcome/{store.get(key).decode()}", word)
+        return word
+    limit = time.monotonic() + MEETING
+    while time.monotonic() < limit:
+        store.set(f"hello/{rank}", word)
+        try:
+            store.wait([f"welcome/{word}"], timedelta(seconds=0.5))
+            return str(store.get(f"welcome/{word}").decode())
+        except RuntimeError:  # not yet
+            continue
+    raise OwnstepError(f"rank 0 did not answer within {MEETING:g} s")
+
+
+def _absent(store: dist.Store, keys: Sequence[str], seconds: float) -> list[str]:
+    """Those of the keys that nobody has set in time."""
+    try:
+        store.wait(list(keys), timedelta(seconds=seconds))
+    except RuntimeError:
+        return [key for key in keys if not store.check([key])]
+    return []
+
+
+def _wait(store: dist.Store, keys: Sequence[str], failing: str) -> None:
+    missing = [f"rank {key.rpartition('/')[2]}" for key in _absent(store, keys, MEETING)]
+    if missing:
+        raise OwnstepError(f"{', '.join(missing)} {failing} within {MEETING:g} s")
 
 
 def _leave() -> None:
@@ -73,7 +112,7 @@ class Ranks:
             torch.cuda.set_device(self.device)
         if dist.is_initialized():  # the caller's own group; ours has our deadline
             self.group = dist.new_group(backend=self.backend, timeout=limit)
-            self.store = dist.PrefixStore(_attempt(), dist.distributed_c10d._get_default_store())
+            self.store = dist.PrefixStore("ownstep", dist.distributed_c10d._get_default_store())
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
         else:
             self.group = None
@@ -91,9 +130,8 @@ class Ranks:
         from torch.distributed.rendezvous import rendezvous
 
         store, self.rank, self.size = next(iter(rendezvous("env://", timeout=timedelta(seconds=MEETING))))
-        self.store = dist.PrefixStore(_attempt(), store)
-        self._say("here", "")
-        self._wait_for("here", MEETING, "did not start")
+        store = dist.PrefixStore(_common_name(store, self.rank, self.size), store)
+        self.store = dist.PrefixStore("ownstep", store)
         try:
             dist.init_process_group(
                 self.backend, store=store, rank=self.rank, world_size=self.size, timeout=limit
@@ -107,7 +145,7 @@ class Ranks:
     def meet(self, where: str) -> None:
         """Wait until every rank has come this far; loading data may take some much longer than others."""
         self._say(where, "")
-        self._wait_for(where, MEETING, "did not arrive")
+        _wait(self.store, [f"{where}/{rank}" for rank in range(self.size)], "did not arrive")
 
     def add(self, total: Any, numbers: NDArray[np.float64]) -> tuple[Any, NDArray[np.float64]]:
         """(the sum over ranks of a vector, the sum of a few float64 numbers): one all-reduce of one vector.
@@ -246,7 +284,8 @@ class Ranks:
         late = "imed out" in str(error) or "imeout" in str(error)
         try:
             self._say("alive", "")
-            missing = self._missing("alive", min(GRACE, self.deadline) if late else 1.0)
+            keys = [f"alive/{rank}" for rank in range(self.size)]
+            missing = [keys.index(key) for key in _absent(self.store, keys, GRACE if late else 1.0)]
         except RuntimeError:
             return OwnstepError(f"round {self.round}: neither a rank nor the launcher's store answers: {error}")
         names = ", ".join(self.who(rank) for rank in missing)
@@ -258,16 +297,3 @@ class Ranks:
 
     def _say(self, topic: str, text: str) -> None:
         self.store.set(f"{topic}/{self.rank}", text)
-
-    def _missing(self, topic: str, seconds: float) -> Sequence[int]:
-        keys = [f"{topic}/{rank}" for rank in range(self.size)]
-        try:
-            self.store.wait(keys, timedelta(seconds=seconds))
-        except RuntimeError:  # not all came: who did?
-            return [rank for rank, key in enumerate(keys) if not self.store.check([key])]
-        return []
-
-    def _wait_for(self, topic: str, seconds: float, failing: str) -> None:
-        missing = self._missing(topic, seconds)
-        if missing:
-            raise OwnstepError(f"{', '.join(map(self.who, missing))} {failing} within {seconds:g} s")
