@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ownstep
-from ownstep.cli import data, demo, federate, paper, pep, plan, run, train
+from ownstep.cli import data, demo, federate, paper, pep, plan, report, run, train
 from ownstep.errors import InvalidInput, OwnstepError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, data, plan, run, train, federate, pep, paper):
+for module in (demo, data, plan, run, train, federate, pep, paper, report):
     module.register(app)
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns the interrupt into it."""
@@ -52,7 +52,10 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, 1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            print("ownstep: interrupted; a run with --checkpoint goes on when started again", file=sys.stderr)
+            print(
+                "ownstep: interrupted; a run with --checkpoint or an experiment goes on when started again",
+                file=sys.stderr,
+            )
         raise
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

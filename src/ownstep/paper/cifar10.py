@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 CLAIM = "On CIFAR-10, ten devices with one class and one sample each need fewer iterations than GD on batches of ten."
 
+SAYS = (
+    "Training loss at the end of eight runs: GD 1.069 to 1.284, Algorithm 1 0.908 to 1.089; example constants 392 to "
+    "528, L-bar 444 (Fig. 4)."
+)
+WHY = (
+    "The two methods also draw their batches differently: GD takes ten images of all, Algorithm 1 one of each class. "
+    "GD on batches drawn class by class, with its one common step, is the comparison that separates the two."
+)
+
 SETTINGS = (
     ("network", "four 3x3 convolutions, GroupNorm(1), LeakyReLU, max-pool", "the same; pooled before the LeakyReLU",
      "the LeakyReLU is increasing, so the function is the same and cheaper"),
@@ -37,24 +46,33 @@ SETTINGS = (
 )  # fmt: skip
 
 PAPER_L = (528.0, 392.0, 495.0, 422.0, 510.0, 393.0, 405.0, 410.0, 440.0, 448.0)
+LOSSES = (1.6, 1.4, 1.2, 1.0)
+"""Training losses to which rounds are counted."""
 FILES = ("gpu-cifar10.json",)
 
 
-def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
-    """Quick: 4 images a class, two runs of 8 iterations. Full: on a GPU, or what one gave."""
+def run(
+    quick: bool = False,
+    seed: int = 0,
+    progress: bool | None = None,
+    seeds: int | None = None,
+    device: str | None = None,
+) -> dict[str, Any]:
+    """Quick: 4 images a class, two runs of 8 iterations. Full: on a GPU or the device named, or what a GPU gave."""
     import torch
 
-    if not quick and not torch.cuda.is_available():
-        found = neural.committed("cifar10", *FILES)["cifar10"]
-        return {"arms": found["arms"], "also": found.get("also", {})}
+    if not quick and device is None and not torch.cuda.is_available():
+        found = neural.committed("cifar10", *FILES, seeds=seeds)
+        return {"arms": found["cifar10"]["arms"], "recorded": neural.recorded(found)}
     from ownstep.data import load
 
     data: Any = load("cifar10")
     at = choose(data.labels, 4 if quick else 500, seed)
     small: dict[str, Any] = {"epochs": 2, "draws": 1, "samples": 1, "evaluations": 1, "test": 40}
     return experiment(
-        data.rows[at], data.labels[at], data.test_rows, data.test_labels, range(seed, seed + (2 if quick else 8)),
-        **(small if quick else {"device": "cuda"}),
+        data.rows[at], data.labels[at], data.test_rows, data.test_labels,
+        range(seed, seed + (seeds or (2 if quick else 8))),
+        **(small | {"device": device or "cpu"} if quick else {"device": device or "cuda"}),
     )  # fmt: skip
 
 
@@ -179,7 +197,7 @@ def _record(history: Any, m: int, looks: list[Any], per_epoch: int) -> dict[str,
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:
     """Computed from the runs."""
-    return neural.judge({f"constants: {kind}": arm for kind, arm in result["arms"].items()})
+    return neural.judge({f"constants: {kind}": arm for kind, arm in result["arms"].items()}, LOSSES)
 
 
 def figure(result: dict[str, Any]) -> Figure:
