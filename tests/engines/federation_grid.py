@@ -41,7 +41,8 @@ class DirectGrid(Grid):
                 try:
                     message.content = _over_the_wire(message.content)
                     reply = self.apps[node](message, self.contexts[node])
-                    reply.content = _over_the_wire(reply.content)
+                    if reply.has_content():
+                        reply.content = _over_the_wire(reply.content)
                     self.replies[identity] = reply
                 except Exception as error:
                     self.replies[identity] = Message(Error(2, str(error)), reply_to=message)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 flwr = pytest.importorskip("flwr")
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict  # noqa: E402
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict  # noqa: E402
 from flwr.clientapp import ClientApp  # noqa: E402
 
 import ownstep  # noqa: E402
@@ -155,11 +155,34 @@ def test_nobody_waits_twice_for_the_dead_but_a_late_answer_brings_them_back(smal
     for _ in range(3):
         assert set(nodes.ask(dict.fromkeys(grid.apps, content), "query.join", "")) == {102, 103}
         assert nodes.suspects == {101}
-    (first, *_) = nodes.late
+    expired, answered, *_ = nodes.late
     sent = Message(content, 101, "query.join")
-    grid.replies[first] = Message(RecordDict(), reply_to=_identified(sent, first))
+    grid.replies[expired] = Message(Error(3, "expired"), reply_to=_identified(sent, expired))
     nodes.ask(dict.fromkeys(grid.apps, content), "query.join", "")
-    assert first not in nodes.late
+    assert expired not in nodes.late
+    assert nodes.suspects == {101}  # the SuperLink's word is no sign of life
+    real, seen = grid.pull_messages, []
+    grid.pull_messages = lambda ids: seen.append(set(nodes.suspects)) or real(ids)
+    grid.replies[answered] = Message(RecordDict(), reply_to=_identified(sent, answered))
+    nodes.ask(dict.fromkeys(grid.apps, content), "query.join", "")
+    assert answered not in nodes.late
+    assert set() in seen  # for a moment nobody was suspected: it was waited for again
+
+
+def test_a_node_that_the_superlink_calls_unreachable_is_not_waited_for(small_logistic):
+    grid = DirectGrid(apps_of(small_logistic))
+    honest = grid.apps[103]
+    grid.apps[103] = lambda message, context: (
+        honest(message, context)
+        if "join" in message.metadata.message_type
+        else Message(Error(5, "Node Unavailable"), reply_to=message)
+    )
+    ours = fed.run(OwnStep(At(2)), grid, 3, fed.Terms(3, deadline=600))
+    (absence,) = ours.settings["absences"]
+    assert (absence["site"], absence["why"]) == ("D3", "not reached: Node Unavailable")
+    np.testing.assert_allclose(
+        ours.x, run(OwnStep(At(2)), small_logistic, 3, participation=Outages(((2, 0, None),))).x, atol=1e-12
+    )
 
 
 def _identified(message, identity):
@@ -208,6 +231,13 @@ def test_a_coordinator_goes_on_without_a_site_that_is_away_and_knows_one_with_a_
     ours = fed.run(OwnStep(At(2)), again, 5, BRIEF, folder=tmp_path)
     assert ours.took_part[3:].tolist() == [[True, False, True]] * 2
     assert {a["site"] for a in ours.settings["absences"]} == {"D2"}
+
+
+def test_nobody_takes_the_place_of_a_site_that_is_there(small_logistic, tmp_path):
+    fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 2, ALL, folder=tmp_path)
+    impostor = DirectGrid([*apps_of(small_logistic), apps_of(small_logistic)[1]])
+    with pytest.raises(OwnstepError, match="two nodes call themselves 'D2': 102 and 104"):
+        fed.run(GD(0.1), impostor, 4, ALL, folder=tmp_path)
 
 
 def test_a_checkpoint_of_other_data_is_refused(small_logistic, tmp_path):

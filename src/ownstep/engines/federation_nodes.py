@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
@@ -30,6 +31,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 
 STRENGTH = ("unknown", "estimate", "upper bound", "exact")
 """Kinds of smoothness constants, the weakest first."""
+
+UNREACHED = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+"""Errors by which the SuperLink answers in place of a node: no sign of life."""
 
 SPARE_MEMORY = 2 << 30
 """Bytes that taking in one reply may need beyond its vectors; more is refused (where the system can limit it)."""
@@ -122,8 +126,12 @@ class Nodes:
         began = time.monotonic()
         ends = began + self.deadline
         messages = [Message(c, node, kind, ttl=self.deadline, group_id=label) for node, c in contents.items()]
-        pushed = zip(self.grid.push_messages(messages), contents, strict=True)
-        open_ = {identity: (node, ends) for identity, node in pushed if identity}
+        pushed = list(self.grid.push_messages(messages))
+        if len(pushed) != len(messages):
+            raise OwnstepError(
+                f"the SuperLink took {len(pushed)} of {len(messages)} messages: are they too long for it?"
+            )
+        open_ = {identity: (node, ends) for identity, node in zip(pushed, contents, strict=True) if identity}
         waited = {node for node, _ in open_.values()} - self.suspects or {node for node, _ in open_.values()}
         self.late = {i: entry for i, entry in self.late.items() if entry[1] > began - self.deadline}
         replies: dict[int, Message | Refused] = {}
@@ -139,7 +147,11 @@ class Nodes:
                 if reply is None:
                     continue
                 news = True
-                self.suspects.discard(node)
+                if isinstance(reply, Message) and reply.has_error() and reply.error.code in UNREACHED:
+                    reply = Refused(f"not reached: {reply.error.reason}")
+                    self.suspects.add(node)
+                else:
+                    self.suspects.discard(node)
                 if open_.pop(identity, None) is not None:
                     replies[node] = reply
                 else:
@@ -174,7 +186,8 @@ def gather(grid: Grid, sites: int, deadline: float, known: Roster | None = None)
     settled = set() if known is None else set(known.nodes)
     nodes = Nodes(grid, deadline)
     while True:
-        fresh = [node for node in grid.get_node_ids() if node not in settled]
+        online = set(grid.get_node_ids())
+        fresh = sorted(online - settled)
         if fresh:
             nodes.deadline = max(1.0, ends - time.monotonic())
             question = RecordDict({"join": ConfigRecord({"wants": "name, samples, smoothness"})})
@@ -183,7 +196,7 @@ def gather(grid: Grid, sites: int, deadline: float, known: Roster | None = None)
                 answers[node] = _description(node, reply)
             settled |= set(fresh)
         if known is not None:
-            return _renamed(known, answers)
+            return _renamed(known, answers, online)
         if len(answers) >= sites:
             return _roster(answers, sites)
         if time.monotonic() > ends:
@@ -246,12 +259,14 @@ def _roster(answers: Mapping[int, Mapping[str, Any]], sites: int) -> Roster:
     )
 
 
-def _renamed(known: Roster, answers: Mapping[int, Mapping[str, Any]]) -> Roster:
-    """The known roster, with the new node ids of sites that were started anew."""
+def _renamed(known: Roster, answers: Mapping[int, Mapping[str, Any]], online: set[int]) -> Roster:
+    """The known roster, with the new node ids of sites that were started anew; nobody takes a place that is held."""
     nodes = dict(zip(known.names, known.nodes, strict=True))
     for node, about in answers.items():
         if about["name"] not in nodes:
             raise OwnstepError(f"site {about['name']!r} was not in this federation when it began: {known.names}")
+        if nodes[about["name"]] in online:
+            raise OwnstepError(f"two nodes call themselves {about['name']!r}: {nodes[about['name']]} and {node}")
         nodes[about["name"]] = node
     return Roster(**asdict(known) | {"nodes": tuple(nodes[name] for name in known.names)})
 
