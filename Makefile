@@ -29,7 +29,7 @@ lint: $(INSTALLED)
 install: $(INSTALLED)
 
 benchmarks: $(INSTALLED)
-	for name in mix plateau pep network; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in mix plateau pep network cluster federation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # The site goes to site/; open site/index.html, or `mkdocs serve` while writing.
 docs: $(INSTALLED)

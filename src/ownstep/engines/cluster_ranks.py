@@ -84,11 +84,6 @@ def _wait(store: dist.Store, keys: Sequence[str], failing: str) -> None:
         raise OwnstepError(f"{', '.join(missing)} {failing} within {MEETING:g} s")
 
 
-def _leave() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
 class Ranks:
     """All processes of a run.
 
@@ -115,9 +110,8 @@ class Ranks:
             self.store = dist.PrefixStore("ownstep", dist.distributed_c10d._get_default_store())
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
         else:
-            self.group = None
             self._join(limit)
-        self._all = dist.group.WORLD if self.group is None else self.group
+            self.group = dist.group.WORLD
         self._kept: dict[int, tuple[torch.Tensor, NDArray[np.float64]]] = {}
         self.bytes = 0
         self.round = 0
@@ -140,7 +134,13 @@ class Ranks:
             if "unsupported gloo device" in str(error) and os.environ.get("GLOO_DEVICE_TRANSPORT") == "TCP_TLS":
                 raise OwnstepError(NO_TLS.format(version=torch.__version__)) from error
             raise OwnstepError(f"the ranks could not connect to each other: {error}") from error
-        atexit.register(_leave)  # torch's threads must end before the interpreter does
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        """End torch's threads before the interpreter ends: they do with the last reference to the group."""
+        self.group = None
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
     def meet(self, where: str) -> None:
         """Wait until every rank has come this far; loading data may take some much longer than others."""
@@ -200,7 +200,7 @@ class Ranks:
         """Add up a tensor over all ranks, in place."""
         self.bytes += buffer.nbytes
         with self._named():
-            self._all.allreduce([buffer]).wait()  # what dist.all_reduce does, without its bookkeeping of 20 us
+            self.group.allreduce([buffer]).wait()  # what dist.all_reduce does, without its bookkeeping of 20 us
             if buffer.is_cuda:
                 torch.cuda.current_stream().synchronize()  # so that a deadline passes here, where it is named
 
