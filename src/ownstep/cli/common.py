@@ -100,10 +100,14 @@ def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -
         ending = ["; ".join(notes)]
         if costs:
             price = comparison.costs()[row["method"]]
-            ending = [f"{price['bytes_a_round']:,.0f}", f"{1e3 * price['seconds_a_round']:.3g}"]
+            ending = [f"{price['bytes_a_round']:,.0f}", _milliseconds(price["seconds_a_round"])]
             below += [f"{row['method']}: {'; '.join(notes)}"] if notes else []
         table.add_row(row["method"], step, *counts, "" if took is None else f"{took:.3g}", *ending)
     out.print(table)
     out.print("rounds until (f - f*) / (f(x0) - f*) is at most the value above, and seconds they took", style="dim")
     for line in below:
         out.print(line, style="dim")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g}" if seconds < 1 else f"{1e3 * seconds:,.0f}"

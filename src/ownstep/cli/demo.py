@@ -10,7 +10,7 @@ import typer
 
 from ownstep import plots
 from ownstep.cli.common import Json, Seed, build, console, emit, show_comparison, show_plan
-from ownstep.cli.race import RACES, choose_race
+from ownstep.cli.race import RACES, cases, choose_race
 from ownstep.engines import Comparison, torchrun
 
 CASES = {
@@ -34,7 +34,8 @@ def demo(
     """Split two small datasets on purpose and race Algorithm 1 against every baseline.
 
     Every engine runs the same method objects and prints the same table: --engine local in this process, --engine
-    cluster on real processes of this machine, two ranks of torch.distributed.
+    cluster on real processes of this machine, two ranks of torch.distributed, --engine federation on a SuperLink and
+    two SuperNodes of Flower with TLS and node keys (the first dataset, a few rounds: each takes seconds there).
 
     Example: ownstep demo --out ownstep-demo
     """
@@ -45,7 +46,7 @@ def demo(
         torchrun.become(RANKS, ["demo", "--engine", engine, *flags])
     terminal = console()
     results: dict[str, Comparison] = {}
-    for title, (name, rule, devices) in CASES.items():
+    for title, (name, rule, devices) in cases(engine, CASES).items():
         problem, split = build(name, rule, devices, MU, seed)
         results[title] = comparison = race(problem, rounds=ROUNDS, seed=seed)
         if not torchrun.first():

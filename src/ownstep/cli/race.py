@@ -30,7 +30,14 @@ def cluster(problem: LinearModel, *, rounds: int, seed: int) -> Comparison:
     return compare(shared, rounds=rounds, seed=seed, engine=engine.run)
 
 
-RACES: dict[str, Race] = {"local": local, "cluster": cluster}
+def federation(problem: LinearModel, *, rounds: int, seed: int) -> Comparison:
+    """One SuperNode of Flower a device, over TLS; a few rounds, because each takes seconds."""
+    from ownstep.federate import demo
+
+    return demo.race(problem, rounds=rounds, seed=seed)
+
+
+RACES: dict[str, Race] = {"local": local, "cluster": cluster, "federation": federation}
 """Every engine by name. A new one is one function with this signature and one line here."""
 
 
@@ -39,3 +46,8 @@ def choose_race(name: str) -> Race:
     if name not in RACES:
         raise unknown_name("engine", name, RACES)
     return RACES[name]
+
+
+def cases(engine: str, every: dict[str, Any]) -> dict[str, Any]:
+    """The demo's cases that an engine shows: on a federation the first, which takes a minute."""
+    return every if engine != "federation" else dict(list(every.items())[:1])

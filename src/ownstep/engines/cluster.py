@@ -203,7 +203,7 @@ class _Loop(local.Loop):
         super().evaluate()
         billed = self.ranks.size * (self.ranks.bytes - before - self.unbilled)
         ask = self.asked
-        if isinstance(ask.x, Rows):  # they travel when the method mixes them, in tell
+        if isinstance(ask.x, Rows) and ask.links is not None:  # they travel when the method mixes them, in tell
             links = ask.links * np.outer(self.present, self.present)
             billed += self.home.crossings(links) * (ask.x.nbytes // len(ask.x))
         self.columns["bytes_up"][-1] = self.columns["bytes_down"][-1] = int(billed)
@@ -224,12 +224,6 @@ class _Loop(local.Loop):
     def verdict(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
         """Is the iterate that was evaluated the last one? One that was not measured is not."""
         return self.measured and super().verdict(rounds, target, gradient_tolerance)
-
-    def advance(self) -> None:
-        """Tell the method; where that exchanges rows with neighbours, it takes its time too."""
-        began = time.perf_counter()
-        super().advance()
-        self.columns["seconds"][-1] += time.perf_counter() - began
 
     def save(self, path: Path) -> None:
         """Check that all ranks are at the same place, then rank 0 writes it down."""

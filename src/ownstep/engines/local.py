@@ -163,6 +163,8 @@ class Loop:
         self.x0 = x0
         self.state = method.start(x0, devices)
         self.k, self.stopped = 0, ""
+        self.partial = participation is not None
+        self.notes: dict[str, Any] = {}  # plain data that a checkpoint carries along
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
         self.took_part: list[NDArray[np.bool_]] = []
         self.best_x, self.best_value = x0, np.inf
@@ -173,7 +175,7 @@ class Loop:
             "dim": problem.dim,
             "participation": repr(participation) if participation else None,
         }
-        self.fingerprint = self.settings | {"data": _digest(devices.weights, devices.L, x0)}
+        self.fingerprint = self.settings | {"data": digest(devices.weights, devices.L, x0)}
         self.fingerprint |= {"setting": getattr(problem, "settings", None)}
         self.settings |= extra | getattr(problem, "settings", {})
 
@@ -190,21 +192,27 @@ class Loop:
         took = time.perf_counter() - began  # what follows is measured for the record, not part of the method
         self.answer = seen.answer
         point, value, gradient_norm = self.look(ask, seen)
-        progress = self.method.progress(self.state)
         row = {
             "value": value,
             "gradient_norm": gradient_norm,
+            "bytes_up": int(seen.up.sum()),
+            "bytes_down": int(seen.down.sum()),
+        }
+        self.record(row, point, present, took)
+
+    def record(self, row: dict[str, Any], point: Any, present: NDArray[np.bool_], took: float) -> None:
+        """Write down what the round at x^k, the point, saw, and who took part in it."""
+        progress = self.method.progress(self.state)
+        row |= {
             "phase": progress.phase,
             "step": progress.step,
             "participants": int(present.sum()),
-            "bytes_up": int(seen.up.sum()),
-            "bytes_down": int(seen.down.sum()),
             "seconds": took,
         }
         for column, entry in row.items():
             self.columns[column].append(entry)
-        if value < self.best_value:
-            self.best_x, self.best_value = point, value
+        if row["value"] < self.best_value:
+            self.best_x, self.best_value = point, row["value"]
         self.present = present
 
     def look(self, ask: Ask, seen: Answered) -> tuple[Any, float, float]:
@@ -244,7 +252,7 @@ class Loop:
         began = time.perf_counter()
         state = self.method.tell(self.state, self.answer)
         self.columns["seconds"][-1] += time.perf_counter() - began
-        if self.participation is not None:
+        if self.partial:
             self.took_part.append(self.present)
         self.state, self.k = state, self.k + 1
 
@@ -263,6 +271,7 @@ class Loop:
             arrays["last"] = to_numpy(self.answering.last)
         arrays |= self.answering.memory.arrays()
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint, "start": self.signature}
+        about |= {"notes": self.notes}
         ckpt.save(path, self.state, about, arrays)
 
     def resume(self, path: Path, shown: Path | None = None) -> None:
@@ -277,6 +286,7 @@ class Loop:
                 "it was left alone: name another file or remove it"
             )
         self.state, self.k, self.best_value = state, about["k"], about["best_value"]
+        self.notes = about.get("notes", {})
         self.best_x = like(arrays.pop("best_x"), self.best_x)
         self.took_part = list(arrays.pop("took_part"))
         if "last" in arrays:
@@ -297,7 +307,7 @@ class Loop:
         """What happened, as data."""
         watch = getattr(self.state, "watch", Watch())
         columns = {c: np.asarray(v, dtype=DTYPES.get(c, float)) for c, v in self.columns.items()}
-        who = np.asarray(self.took_part, bool) if self.participation is not None else None
+        who = np.asarray(self.took_part, bool) if self.partial else None
         x = to_numpy(self.method.point(self.state))
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
@@ -345,7 +355,8 @@ def first_point(problem: Problem, x0: Any) -> Any:
     return x0
 
 
-def _digest(*arrays: Any) -> str:
+def digest(*arrays: Any) -> str:
+    """A short hash of the numbers of some arrays."""
     sha = hashlib.sha256()
     for array in arrays:
         sha.update(np.ascontiguousarray(to_numpy(array)).tobytes())
