@@ -25,7 +25,7 @@ COLUMNS = {
     "participants": "devices that took part in that round",
     "bytes_up": "bytes the devices sent in that round",
     "bytes_down": "bytes the devices received in that round",
-    "seconds": "wall-clock of that round",
+    "seconds": "wall-clock of that round: asking, evaluating and moving, not what was measured for the record",
 }
 """One entry for each iterate x^0, ..., x^K; what belongs to a round stands with the iterate it left."""
 
@@ -107,6 +107,11 @@ class History:
         """The first k whose relative gap is at most ``tolerance``; None if it was never reached."""
         reached = np.flatnonzero(self.gap(optimum) <= tolerance)
         return int(reached[0]) if len(reached) else None
+
+    def seconds_to(self, tolerance: float, optimum: float) -> float | None:
+        """Wall-clock until the first such k: of the rounds before it and of the evaluation that shows it."""
+        k = self.rounds_to(tolerance, optimum)
+        return None if k is None else float(self.columns["seconds"][: k + 1].sum())
 
     def to_frame(self) -> Any:
         """The columns as a pandas DataFrame, indexed by k."""

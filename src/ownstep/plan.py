@@ -118,6 +118,8 @@ class Plan:
     def verdict(self) -> str:
         """Is a split worth it here?"""
         gain, over_true = self.devices.gain, self.gain_over_true
+        if self.smoothness is not None and self.smoothness.kind == "unknown":
+            return "No constants were measured, so nothing can be predicted."
         if len(self.devices) == 1:
             return "One device: this is plain gradient descent, nothing can be gained."
         if gain < 1.05:

@@ -19,7 +19,10 @@ from ownstep.methods import (
     METHODS,
     NIDS,
     OGM,
+    AdaptiveOwnStep,
+    AdGD,
     At,
+    BarzilaiBorwein,
     DecentralisedGD,
     FedAdagrad,
     FedAdam,
@@ -31,13 +34,16 @@ from ownstep.methods import (
     HeavyBall,
     Method,
     Mixing,
+    MomentumOwnStep,
     Nesterov,
+    NesterovRestart,
     Never,
     NormBelow,
     OwnStep,
     Plateau,
     Scaffold,
     Schedule,
+    Shrunk,
     mixing_matrix,
 )
 from ownstep.methods.adaptive import Adaptive
@@ -50,10 +56,23 @@ from ownstep.problems import BinaryLogistic, LeastSquares
 from ..conftest import make_least_squares, make_logistic
 
 CASES = {
-    "own_step": [OwnStep(), OwnStep(At(5)), OwnStep(NormBelow(1e-2)), OwnStep(Never())],
+    "own_step": [
+        OwnStep(),
+        OwnStep(At(5)),
+        OwnStep(NormBelow(1e-2)),
+        OwnStep(Never()),
+        OwnStep(smoothness="adaptive"),
+        OwnStep(momentum="nesterov"),
+        OwnStep(At(5), momentum="item"),
+        OwnStep(momentum="item"),
+        OwnStep(Shrunk(0.3)),
+    ],
     "gd": [GD("mean"), GD("true"), GD(0.1), GD("largest")],
     "heavy_ball": [HeavyBall(), HeavyBall("mean", 0.3)],
     "nesterov": [Nesterov(), Nesterov("mean"), Nesterov("mean", 0.5)],
+    "nesterov_restart": [NesterovRestart(), NesterovRestart("mean")],
+    "adgd": [AdGD(), AdGD(1)],
+    "barzilai_borwein": [BarzilaiBorwein(), BarzilaiBorwein("long"), BarzilaiBorwein("mean")],
     "ogm": [OGM(), OGM("mean", 7)],
     "item": [ITEM(), ITEM("mean")],
     "schedule": [
@@ -184,7 +203,11 @@ def test_where_it_ends_is_a_fixed_point(method):
     problem = make_least_squares()
     end = limit(method, problem)
     switch = getattr(method, "switch", None)
-    memory = isinstance(method, Peers | Scaffold | Schedule) or isinstance(switch, Plateau | At | NormBelow)
+    memory = (
+        isinstance(method, Peers | Scaffold | Schedule)
+        or getattr(method, "constant_free", False)
+        or isinstance(switch, Plateau | At | NormBelow | Shrunk)
+    )
     history = run(method, problem, 2000 if memory else 3, x0=end)
     np.testing.assert_allclose(history.x, end, atol=1e-9 if memory else 1e-12)
 
@@ -220,7 +243,11 @@ def test_one_device_is_the_pooled_problem(method):
     """With one device most methods are GD at the step they report, E times a round with E local steps."""
     problem = make_logistic(devices=1)
     history = run(method, problem, 30)
-    if isinstance(method, OwnStep | GD | Peers | FedAvg | Scaffold):
+    if isinstance(method, AdaptiveOwnStep):
+        np.testing.assert_allclose(history.x, run(BarzilaiBorwein(), problem, 30).x, atol=1e-12)
+    elif isinstance(method, MomentumOwnStep):
+        pass  # compared with Nesterov's and ITEM's own runs in test_momentum
+    elif isinstance(method, OwnStep | GD | Peers | FedAvg | Scaffold):
         step, x = history.columns["step"][0], problem.x0()
         server = getattr(method, "server_step", 1.0)
         for _ in range(30):
@@ -333,7 +360,12 @@ def test_it_runs_on_symbols_or_says_why_not(method):
         isinstance(method, Adaptive),
         getattr(method, "local_steps", 1) > 1 or isinstance(method, Scaffold),
     )
-    if adaptive or local or isinstance(switch, Plateau | NormBelow):
+    measured = getattr(method, "constant_free", False) or isinstance(method, NesterovRestart)
+    if measured:
+        with pytest.raises(NotLinear, match=r"the inner product|the loss value"):
+            trace(method, devices, 3)
+        return
+    if adaptive or local or isinstance(switch, Plateau | NormBelow | Shrunk):
         with pytest.raises(NotLinear, match="power" if adaptive else "local steps" if local else "Use At"):
             trace(method, devices, 3)
         return

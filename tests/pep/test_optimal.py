@@ -42,6 +42,12 @@ def test_item_has_the_proved_worst_case(L, mu, K):
     assert bound.upper == pytest.approx(1 / (1 + q * A), rel=1e-5)
 
 
+def test_item_without_strong_convexity_is_ogm():
+    devices = Devices.uniform([1.0, 2.0])
+    bounds = [worst_case(method("mean"), devices, 6).upper for method in (ITEM, OGM)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-4)
+
+
 def test_the_order_of_the_centralised_methods():
     """GD 0.0842, Nesterov 0.00475 and ITEM 0.00003 after 20 rounds."""
     devices = Devices.uniform([1 / 3, 3], 0.1)
@@ -50,7 +56,7 @@ def test_the_order_of_the_centralised_methods():
 
 
 def test_item_says_what_it_needs():
-    with pytest.raises(InvalidInput, match=r"ITEM needs 0 < alpha mu < 1, got alpha = 1, mu = 0; OGM takes mu = 0"):
-        ITEM("mean").start(np.zeros(2), Devices.uniform([1.0]))
+    with pytest.raises(InvalidInput, match=r"ITEM needs alpha mu < 1, got alpha = 5 and mu = 0.5"):
+        ITEM(5.0).start(np.zeros(2), Devices.uniform([1.0], 0.5))
     with pytest.raises(InvalidInput, match=r"horizon must be a whole number of at least 1, got 0"):
         OGM(horizon=0)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ownstep
-from ownstep.cli import check, data, demo, paper, pep, plan, report, run, train, tune
+from ownstep.cli import check, data, demo, federate, paper, pep, plan, report, run, train, tune
 from ownstep.errors import InvalidInput, OwnstepError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, data, plan, run, train, pep, tune, check, paper, report):
+for module in (demo, data, plan, run, train, federate, pep, tune, check, paper, report):
     module.register(app)
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns the interrupt into it."""
@@ -63,5 +63,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(error: Exception, code: int) -> None:
-    print(f"ownstep: {error}", file=sys.stderr)
+    rank = os.environ.get("RANK")
+    print(f"ownstep{'' if rank is None else f' (rank {rank})'}: {error}", file=sys.stderr)
     sys.exit(code)

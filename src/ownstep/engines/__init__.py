@@ -1,6 +1,11 @@
-"""Who evaluates the gradients: the same ask/tell loop, here in one process."""
+"""Who evaluates the gradients: the same ask/tell loop, in one process, or on many machines by ``cluster``."""
 
-from ownstep.engines.compare import TOLERANCES, Comparison, baselines, compare
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ownstep.engines.compare import TOLERANCES, Comparison, baselines, beyond, compare
+from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local import describe, run
 from ownstep.engines.participation import (
     MISSING,
@@ -15,6 +20,12 @@ from ownstep.engines.participation import (
 )
 from ownstep.engines.timing import TimeModel, price
 from ownstep.engines.tuning import Tuned, tune, tune_step
+from ownstep.lazy import lazily
+
+if TYPE_CHECKING:
+    from ownstep.engines import cluster
+
+__getattr__ = lazily(__name__, {"cluster": ".cluster"})
 
 __all__ = [
     "MISSING",
@@ -30,11 +41,14 @@ __all__ = [
     "TimeModel",
     "Tuned",
     "baselines",
+    "beyond",
+    "cluster",
     "compare",
     "describe",
     "parse_participation",
     "price",
     "run",
+    "run_lbfgs",
     "tune",
     "tune_step",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.engines.curvature import Memory, each
 from ownstep.engines.participation import Missing, effective_mix
 from ownstep.errors import InvalidInput
 from ownstep.methods import Answer, Ask, LocalWork, alike, norm
@@ -40,11 +41,14 @@ class Answering:
     def __init__(self, problem: Problem, missing: Missing | None, measure_gradient: bool = False) -> None:
         self.problem, self.missing, self.measure_gradient = problem, missing, measure_gradient
         self.last: Any = None
+        self.memory = Memory(problem, missing is not None)
 
     def __call__(self, ask: Ask, present: Present) -> Answered:
         """The answer of the devices that are present."""
         if ask.mix is None:
             return self._each(ask, present)
+        if ask.curvature or ask.also is not None:
+            return self._measured(ask, ask.mix, present)
         if ask.local is not None or self.missing == "last":
             return self._row_by_row(ask, present)
         return self._one_sum(ask, ask.mix, present)
@@ -64,7 +68,34 @@ class Answering:
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = np.nan
         answer = Answer(total, self._value(losses, present))
-        return Answered(answer, losses, gradient_norm, *_server_bytes(ask, present))
+        return Answered(answer, losses, gradient_norm, *server_bytes(ask, present))
+
+    def _measured(self, ask: Ask, asked: NDArray[np.float64], present: Present) -> Answered:
+        """Every gradient on its own, so that curvatures and a second sum come from the same pass."""
+        if ask.local is not None:
+            raise InvalidInput("curvature and a second sum are of gradients at x; local steps have neither")
+        weights = self.problem.weights
+        losses, rows = each(self.problem, ask.x)
+        curvature, previous = None, np.nan
+        if ask.curvature:
+            curvature, previous = self.memory.measure(ask.x, losses, rows, present)
+        seen = rows
+        if self.missing == "last":
+            seen = rows + 0.0
+            seen[~present] = 0 if self.last is None else self.last[~present]
+            self.last = seen
+
+        def total(mix: NDArray[np.float64]) -> Any:
+            if self.missing in ("rescale", "drop"):
+                mix = effective_mix(mix, weights, present, self.missing)
+            return alike(mix, seen) @ seen
+
+        answer = Answer(
+            total(asked), self._value(losses, present), None, self._seen(present),
+            None if ask.also is None else total(ask.also), curvature, previous,
+        )  # fmt: skip
+        gradient = alike(weights, rows) @ rows
+        return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
 
     def _row_by_row(self, ask: Ask, present: Present) -> Answered:
         """Local steps, or gradients that are remembered: one pass over the data a local step."""
@@ -79,7 +110,7 @@ class Answering:
             mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
         each = rows if ask.local is not None and ask.local.shift is not None else None
         answer = Answer(alike(mix, rows) @ rows, self._value(losses, present), each, self._seen(present))
-        return Answered(answer, losses, norm(gradient), *_server_bytes(ask, present))
+        return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
 
     def _each(self, ask: Ask, present: Present) -> Answered:
         """Every device's gradient at its own point: there is no server, so nobody knows f."""
@@ -89,7 +120,7 @@ class Answering:
         gradients[~present] = 0
         links = np.zeros((len(present),) * 2, np.int64) if ask.links is None else ask.links
         links = links * np.outer(present, present)
-        vector = ask.x[0].nbytes
+        vector = ask.x.nbytes // len(ask.x)
         answer = Answer(gradients=gradients, present=self._seen(present))
         return Answered(answer, None, np.nan, vector * links.sum(axis=1), vector * links.sum(axis=0))
 
@@ -114,10 +145,12 @@ def local_work(problem: Problem, x: Any, work: LocalWork) -> Any:
     return total
 
 
-def _server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A vector each way and a number with it: the loss up, the device's coefficient down; twice the vectors with
-    control variates.
+def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A vector each way and a number with it: the loss up, the device's coefficient down.
+
+    Control variates double the vectors; a second sum is one vector more up and one coefficient more down; curvature
+    is two numbers more up, L_i and the loss at the last point.
     """
-    vectors = 2 if ask.local is not None and ask.local.shift is not None else 1
-    each = present * np.int64(vectors * ask.x.nbytes + 8)
-    return each, each
+    vectors, twice = (2 if ask.local is not None and ask.local.shift is not None else 1), ask.also is not None
+    up, down = (vectors + twice) * ask.x.nbytes + 8 + 16 * ask.curvature, vectors * ask.x.nbytes + 8 + 8 * twice
+    return present * np.int64(up), present * np.int64(down)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local import describe, run
 from ownstep.engines.participation import Participation
 from ownstep.errors import InvalidInput
-from ownstep.history import History
-from ownstep.methods import GD, Method, Nesterov, OwnStep
+from ownstep.history import History, finite
+from ownstep.methods import GD, ITEM, AdGD, BarzilaiBorwein, Method, Nesterov, NesterovRestart, OwnStep
 from ownstep.plan import Plan
 from ownstep.smoothness import Smoothness
 
@@ -33,6 +36,20 @@ def baselines() -> dict[str, Method]:
     }
 
 
+def beyond() -> dict[str, Method]:
+    """The extensions of Algorithm 1, and what they must be measured against."""
+    return {
+        "adaptive own steps": OwnStep(smoothness="adaptive"),
+        "own steps, ITEM": OwnStep(momentum="item"),
+        "own steps, Nesterov": OwnStep(momentum="nesterov"),
+        "Barzilai-Borwein": BarzilaiBorwein(),
+        "AdGD": AdGD(),
+        "Nesterov, restart": NesterovRestart(),
+        "ITEM 1/L": ITEM(),
+        "ITEM 1/L-bar": ITEM("mean"),
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """Histories of several methods on one problem, and the optimum they are measured against."""
@@ -47,21 +64,31 @@ class Comparison:
         return [self.histories[name].rounds_to(t, self.optimum) for t in self.tolerances]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a method: mean step, rounds to each tolerance, when it switched, why it stopped."""
+        """One row a method: mean step, rounds and seconds to each tolerance, when it switched, why it stopped."""
         out = []
         for name, history in self.histories.items():
             tuning = history.settings.get("tuning")
             out.append(
                 {
                     "method": name,
-                    "step": float(history.columns["step"][0]) if history.rounds else None,
+                    "step": finite(float(history.columns["step"][0])) if history.rounds else None,
                     "rounds": dict(zip([f"{t:g}" for t in self.tolerances], self.rounds(name), strict=True)),
+                    "seconds": {f"{t:g}": history.seconds_to(t, self.optimum) for t in self.tolerances},
                     "switched_at": history.switched_at,
                     "final_gap": float(history.gap(self.optimum)[-1]),
                     "search_rounds": tuning["rounds_spent"] if tuning else 0,
                     "stopped": history.stopped,
                 }
             )
+        return out
+
+    def costs(self) -> dict[str, dict[str, float]]:
+        """By method: bytes sent and received in a round, all devices together, and the median seconds of one."""
+        out = {}
+        for name, history in self.histories.items():
+            traffic = history.columns["bytes_up"] + history.columns["bytes_down"]
+            seconds = float(np.median(history.columns["seconds"]))
+            out[name] = {"bytes_a_round": float(traffic.sum()) / max(1, history.rounds), "seconds_a_round": seconds}
         return out
 
     def to_dict(self, series: bool = False) -> dict[str, Any]:
@@ -91,6 +118,9 @@ def compare(
     seed: int = 0,
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
+    measure_gradient: bool = False,
+    lbfgs: bool = False,
+    engine: Callable[..., History] = run,
 ) -> Comparison:
     """Run every method from the same start until the tightest tolerance or ``rounds``.
 
@@ -102,6 +132,9 @@ def compare(
     full : run all ``rounds`` even after the tightest tolerance was reached.
     seed : of the step search.
     checkpoint : a folder with one checkpoint a method; an interrupted comparison goes on from there.
+    measure_gradient : record ||grad f|| in every round; a second sum in Algorithm 1's local phase, and its seconds.
+    lbfgs : add a row for scipy's L-BFGS, which needs all data in one place or a line search by messages.
+    engine : who runs them, with the arguments of :func:`ownstep.engines.run`.
     """
     chosen = dict(methods) if methods is not None else baselines()
     if not chosen:
@@ -119,7 +152,7 @@ def compare(
     goal = best + min(tolerances) * (start - best)
     histories: dict[str, History] = {}
     for name, method in chosen.items():
-        histories[name] = run(
+        histories[name] = engine(
             method,
             problem,
             rounds,
@@ -130,12 +163,14 @@ def compare(
             checkpoint=None if checkpoint is None else _checkpoint(checkpoint, name),
             progress=progress,
             name=name,
-            measure_gradient=True,
+            measure_gradient=measure_gradient,
             seed=seed,
             search_target=goal,
         )
         if histories[name].stopped.startswith("interrupted"):
             raise KeyboardInterrupt
+    if lbfgs:
+        histories["L-BFGS (scipy)"] = run_lbfgs(problem, rounds, x0=x0, target=None if full else goal)
     if checkpoint is not None:  # nothing is left to go on from
         for name in chosen:
             _checkpoint(checkpoint, name).unlink(missing_ok=True)

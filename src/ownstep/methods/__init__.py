@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ownstep.errors import InvalidInput, unknown_name
 from ownstep.methods.adaptive import FedAdagrad, FedAdam
+from ownstep.methods.adgd import AdGD
+from ownstep.methods.barzilai import BarzilaiBorwein
 from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
 from ownstep.methods.descent import GD
 from ownstep.methods.extra import EXTRA, NIDS
@@ -15,12 +17,15 @@ from ownstep.methods.item import ITEM
 from ownstep.methods.mixing import Mixing
 from ownstep.methods.momentum import HeavyBall, Nesterov
 from ownstep.methods.optimal import OGM
+from ownstep.methods.own_adaptive import AdaptiveOwnStep
+from ownstep.methods.own_momentum import MomentumOwnStep
 from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
+from ownstep.methods.restart import NesterovRestart
 from ownstep.methods.scaffold import Scaffold
 from ownstep.methods.schedule import Schedule
 from ownstep.methods.steps import STEPS
-from ownstep.methods.switch import At, Never, NormBelow, Switch, Watch
+from ownstep.methods.switch import At, Never, NormBelow, Shrunk, Switch, Watch
 from ownstep.methods.yogi import FedYogi
 
 METHODS: dict[str, type] = {
@@ -28,6 +33,9 @@ METHODS: dict[str, type] = {
     "gd": GD,
     "heavy_ball": HeavyBall,
     "nesterov": Nesterov,
+    "nesterov_restart": NesterovRestart,
+    "adgd": AdGD,
+    "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
     "schedule": Schedule,
@@ -47,7 +55,7 @@ METHODS: dict[str, type] = {
 
 
 def parse_switch(text: str) -> Switch:
-    """A switch from its command-line form: ``plateau``, ``never``, ``at:10`` or ``norm:1e-3``."""
+    """A switch from its command-line form: ``plateau``, ``never``, ``at:10``, ``norm:1e-3`` or ``shrunk:0.1``."""
     name, _, argument = text.partition(":")
     try:
         if name == "plateau" and not argument:
@@ -58,9 +66,11 @@ def parse_switch(text: str) -> Switch:
             return At(int(argument))
         if name == "norm":
             return NormBelow(float(argument))
+        if name == "shrunk":
+            return Shrunk(float(argument)) if argument else Shrunk()
     except ValueError as error:
         raise InvalidInput(f"switch {text!r} cannot be read: {error}") from None
-    raise unknown_name("switch", text, ["plateau", "never", "at:ROUND", "norm:EPS"])
+    raise unknown_name("switch", text, ["plateau", "never", "at:ROUND", "norm:EPS", "shrunk:SHARE"])
 
 
 __all__ = [
@@ -72,9 +82,12 @@ __all__ = [
     "NIDS",
     "OGM",
     "STEPS",
+    "AdGD",
+    "AdaptiveOwnStep",
     "Answer",
     "Ask",
     "At",
+    "BarzilaiBorwein",
     "DecentralisedGD",
     "FedAdagrad",
     "FedAdam",
@@ -87,7 +100,9 @@ __all__ = [
     "LocalWork",
     "Method",
     "Mixing",
+    "MomentumOwnStep",
     "Nesterov",
+    "NesterovRestart",
     "Never",
     "NormBelow",
     "OwnStep",
@@ -95,6 +110,7 @@ __all__ = [
     "Progress",
     "Scaffold",
     "Schedule",
+    "Shrunk",
     "Switch",
     "Vector",
     "Watch",

@@ -55,12 +55,24 @@ class Ask:
     mix : coefficients c_i of the one sum wanted, sum_i c_i grad f_i(x); None asks for every gradient.
     local : steps the devices take on their own before they answer; None asks for gradients at x.
     links : for methods without a server, how many vectors device i sends to device j in the round.
+    also : coefficients of a second sum wanted at the same x; it costs one more vector up.
+    curvature : every device is to measure its own curvature along the way. It keeps the point x' it was last asked
+        about, its gradient there and its loss, and answers with one number more,
+
+            L_i = ||y||^2 / <y, s>,      s = x - x',   y = grad f_i(x) - grad f_i(x'),
+
+        (||y|| / ||s|| where f_i curves downwards, <y, s> <= 0), and its loss at x'. No second gradient is needed as
+        long as f_i stays the same; with mini-batches f_i is the round's batch, so the device evaluates it at x' too,
+        which doubles its work: the change between two batches would be noise. For convex f_i, L_i is at most the
+        smoothness constant of f_i, and the mean sum_i w_i L_i is at least what the pooled gradient would show.
     """
 
     x: Vector
     mix: NDArray[np.float64] | None
     local: LocalWork | None = None
     links: NDArray[np.int64] | None = None
+    also: NDArray[np.float64] | None = None
+    curvature: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +85,21 @@ class Answer:
     value : f(x) = sum_i w_i f_i(x) over the devices that answered; one more number in the same sum.
     gradients : one row a device, only when the ask had ``mix=None`` or a shift; zero for those who did not answer.
     present : who answered, when somebody may not have; None means everyone.
+    also : the second sum, where one was asked for.
+    curvature : the L_i measured along the way, where asked for; nan for who was absent, is asked for the first time,
+        has not moved or saw no change.
+    previous : the mean of the losses at the point last asked about, over the same devices and data as ``value``, so
+        that the two can be compared; nan unless curvature was asked for and everyone who answers was there then, and
+        with mini-batches: the step between the two points followed another batch's gradient.
     """
 
     sum: Vector = None
     value: float = math.nan
     gradients: Vector = None
     present: NDArray[np.bool_] | None = None
+    also: Vector = None
+    curvature: NDArray[np.float64] | None = None
+    previous: float = math.nan
 
 
 @dataclass(frozen=True)

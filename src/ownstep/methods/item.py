@@ -28,7 +28,8 @@ class ITEM(Optimal):
 
     Parameters
     ----------
-    step : alpha, 1/L by name or number; ``"true"`` by default. mu is sum_i w_i mu_i, and must be positive.
+    step : alpha, 1/L by name or number; ``"true"`` by default. mu is sum_i w_i mu_i; where it is 0 this is OGM without
+        a horizon, and x^k is the answer.
     """
 
     step: float | str = "true"
@@ -36,10 +37,8 @@ class ITEM(Optimal):
     def start(self, x0: Vector, devices: Devices) -> OptimalState:
         """Begin at x0, at rest; x holds z, the other sequence x."""
         state, mu = super().start(x0, devices), float(devices.weights @ devices.mu)
-        if not 0 < state.step * mu < 1:
-            raise InvalidInput(
-                f"ITEM needs 0 < alpha mu < 1, got alpha = {state.step:g}, mu = {mu:g}; OGM takes mu = 0"
-            )
+        if not state.step * mu < 1:
+            raise InvalidInput(f"ITEM needs alpha mu < 1, got alpha = {state.step:g} and mu = {mu:g}")
         return replace(state, number=0.0)
 
     def ask(self, state: OptimalState) -> Ask:
@@ -55,8 +54,8 @@ class ITEM(Optimal):
         return replace(state, x=z, other=y - state.step * answer.sum, k=state.k + 1, number=coming)
 
     def point(self, state: OptimalState) -> Vector:
-        """z^k."""
-        return state.x
+        """z^k, or x^k where mu = 0."""
+        return state.x if self._q(state) > 0 else state.other
 
     def _between(self, state: OptimalState, beta: float) -> Vector:
         return (1 - beta) * state.x + beta * state.other
@@ -65,8 +64,11 @@ class ITEM(Optimal):
         return state.step * float(state.devices.weights @ state.devices.mu)
 
     def _numbers(self, state: OptimalState) -> tuple[float, float, float]:
-        """(beta_k, delta_k, A_{k+1})."""
-        q, A = self._q(state), state.number
-        coming = ((1 + q) * A + 2 * (1 + math.sqrt((1 + A) * (1 + q * A)))) / (1 - q) ** 2
-        delta = ((1 - q) ** 2 * coming - (1 + q) * A) / (2 * (1 + q + q * A))
-        return A / ((1 - q) * coming), delta, min(coming, SETTLED / q)
+        return item_numbers(self._q(state), state.number)
+
+
+def item_numbers(q: float, A: float) -> tuple[float, float, float]:
+    """(beta_k, delta_k, A_{k+1}) from A_k."""
+    coming = ((1 + q) * A + 2 * (1 + math.sqrt((1 + A) * (1 + q * A)))) / (1 - q) ** 2
+    delta = ((1 - q) ** 2 * coming - (1 + q) * A) / (2 * (1 + q + q * A))
+    return A / ((1 - q) * coming), delta, min(coming, SETTLED / q) if q > 0 else coming

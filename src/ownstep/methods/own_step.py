@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from ownstep.methods.base import Answer, Ask, Progress, Vector
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.switch import Switch, Watch
+from ownstep.methods.variants import check, variant
 from ownstep.plan import Devices
 
 
@@ -42,10 +44,23 @@ class OwnStep:
     switch : when to leave the local phase (epsilon in Algorithm 1); :class:`Plateau` needs no tuning.
     weights : ``"samples"`` takes the devices' shares w_i of the objective; ``"uniform"`` takes 1/N, the
         paper's literal line, which minimises another function when devices differ in size.
+    smoothness : ``"given"`` takes the devices' constants L_i; with ``"adaptive"`` every device measures its curvature
+        on the way and no constant is needed: see :class:`~ownstep.methods.own_adaptive.AdaptiveOwnStep`.
+    momentum : ``"nesterov"`` or ``"item"`` accelerates both phases, see
+        :class:`~ownstep.methods.own_momentum.MomentumOwnStep`.
     """
 
     switch: Switch = field(default_factory=Plateau)
     weights: str = "samples"
+    smoothness: str = field(default="given", kw_only=True)
+    momentum: str | None = field(default=None, kw_only=True)
+
+    def __new__(cls, *_: Any, smoothness: str = "given", momentum: str | None = None, **__: Any) -> OwnStep:
+        """The class that does what was asked for."""
+        return super().__new__((variant(smoothness, momentum) or cls) if cls is OwnStep else cls)
+
+    def __post_init__(self) -> None:
+        check(self.smoothness, self.momentum)
 
     def start(self, x0: Vector, devices: Devices) -> OwnStepState:
         """Begin at x0, in the local phase."""

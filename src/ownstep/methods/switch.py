@@ -92,3 +92,29 @@ class NormBelow:
     def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
         size = norm(move)
         return replace(watch, fired=k, why=f"step {size:.3g} <= {self.eps:g}") if size <= self.eps else watch
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Switch once the own sum has fallen to a share of its first size: :class:`NormBelow` without a scale to choose.
+
+    Parameters
+    ----------
+    share : between 0 and 1.
+    """
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InvalidInput(f"Shrunk(share) takes a share between 0 and 1, got {self.share!r}")
+
+    def begin(self) -> Watch:
+        return Watch()
+
+    def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
+        size = norm(move)
+        at_first = watch.memory[0] if watch.memory else size
+        if k > 1 and size <= self.share * at_first:
+            return replace(watch, fired=k, why=f"step {size:.3g}, {self.share:g} of the first")
+        return replace(watch, memory=(at_first,))

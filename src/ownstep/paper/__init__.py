@@ -34,6 +34,7 @@ EXPERIMENTS = {
     "participation": "participation",
     "estimates": "estimates",
     "attribution": "attribution",
+    "beyond": "beyond",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 

@@ -114,6 +114,7 @@ def _arm(
         full=full,
         seed=seed,
         progress=progress,
+        measure_gradient=True,
     )
     return {
         "plan": comparison.plan.to_dict(),

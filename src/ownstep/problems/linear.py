@@ -9,6 +9,7 @@ factor a row, and one product with A and one with A^T serve any number of device
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, ClassVar, Literal
 
@@ -150,14 +151,19 @@ class LinearModel(ABC):
 
     def gradients(self, x: Array) -> Array:
         """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
+        return self.each(x)[1]
+
+    def each(self, x: Array) -> tuple[NDArray[np.float64], Array]:
+        """(f_i for every device, one row a device: grad f_i), at x or at row i of x; N vectors, but still one pass."""
         points = np.broadcast_to(x, (len(self.counts), self.dim))
-        out = np.empty(points.shape, self.dtype)
+        losses, out = np.empty(len(points)), np.empty(points.shape, self.dtype)
         for i, point in enumerate(points):
-            block = self.block(i)
+            block, ridge = self.block(i), self._ridge(point)
             rows = self._A[block]
-            slope = self._pointwise(rows @ self._shaped(point), block)[1]
-            out[i] = (rows.T @ slope).ravel() / self.counts[i] + self._ridge(point)
-        return out
+            loss, slope = self._pointwise(rows @ self._shaped(point), block)
+            losses[i] = loss.sum() / self.counts[i] + 0.5 * float(point @ ridge)
+            out[i] = (rows.T @ slope).ravel() / self.counts[i] + ridge
+        return losses, out
 
     def hessian_product(self, x: Array, v: Array) -> Array:
         """(the Hessian of f at x) times v, without forming it."""
@@ -178,13 +184,19 @@ class LinearModel(ABC):
 
     def only(self, device: int) -> LinearModel:
         """The same problem with the data of one device alone: its minimiser is x_i*."""
-        alone = copy(self)
-        block = self.block(device)
-        alone._A, alone._y = self._A[block], self._y[block]
-        alone._At = sp.csr_array(alone._A.T) if sp.issparse(alone._A) else alone._A.T
-        alone.counts, alone.weights = self.counts[device : device + 1], np.ones(1)
-        alone.names, alone._starts = self.names[device : device + 1], np.array([0, self.counts[device]])
-        return alone
+        return self.keep([device])
+
+    def keep(self, devices: Sequence[int]) -> LinearModel:
+        """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
+        some = copy(self)
+        chosen = np.asarray(devices, int)
+        at = np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in chosen])
+        some._A, some._y = self._A[at], self._y[at]
+        some._At = sp.csr_array(some._A.T) if sp.issparse(some._A) else some._A.T
+        some.counts, some.weights = self.counts[chosen], self.weights[chosen] / self.weights[chosen].sum()
+        some.names = tuple(self.names[i] for i in chosen)
+        some._starts = np.concatenate([[0], np.cumsum(some.counts)])
+        return some
 
     def block(self, device: int) -> slice:
         """Where the rows of a device are stored."""

@@ -9,13 +9,11 @@ weighted before a single backward pass. So 1,000 devices cost what plain gradien
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
@@ -26,46 +24,11 @@ from ownstep.problems.batches import Batch
 from ownstep.problems.flat import Layout, own_copy, resolve_device
 from ownstep.problems.graphs import Replay
 from ownstep.problems.penalties import Penalty
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-class Augment(Protocol):
-    """A random change of a batch's inputs, drawn on the host and applied on the device."""
-
-    def draw(self, rng: np.random.Generator, samples: int) -> NDArray[np.int64]:
-        """A few whole numbers for every sample."""
-        ...
-
-    def apply(self, inputs: Tensor, drawn: Tensor) -> Tensor:
-        """The changed inputs."""
-        ...
-
-
-LOSSES: dict[str, Loss] = {
-    "cross_entropy": lambda z, y: F.cross_entropy(z, y, reduction="none"),
-    "squared": lambda z, y: 0.5 * (z - y).flatten(1).square().sum(1),
-}
-"""Per-sample losses by name: a classifier's, and half the squared error."""
+from ownstep.problems.samples import LOSSES, Augment, Blocks, Loss, cut
 
 CPU_CHUNK = 256
 PROBE = 3
 """Samples looked at when a problem is made, to see whether the loss is per sample."""
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Inputs cut into consecutive parts of different shapes, such as sentences bucketed by length.
-
-    Parameters
-    ----------
-    parts : one tuple of tensors a part, samples first; targets and partition follow their order.
-    """
-
-    parts: Sequence[tuple[Tensor, ...]]
-
-    def __len__(self) -> int:
-        return sum(len(part[0]) for part in self.parts)
 
 
 class Network:
@@ -225,22 +188,41 @@ class Network:
 
     def gradients(self, x: Tensor) -> Tensor:
         """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
-        rows = []
+        return self.each(x)[1]
+
+    def each(self, x: Tensor) -> tuple[NDArray[np.float64], Tensor]:
+        """(f_i for every device, one row a device: grad f_i), at x or at row i of x; each looks at its own samples."""
+        losses, rows = np.empty(len(self.weights)), []
         for i in range(len(self.weights)):
-            if self.dealer is not None and not (self.device_of[self._batch_indices()] == i).any():
+            losses[i], row = self._alone(x[i] if x.ndim == 2 else x, i)
+            rows.append(row)
+        return losses, torch.stack(rows)
+
+    def _alone(self, x: Tensor, device: int) -> tuple[float, Tensor]:
+        if self.dealer is not None:
+            if not (self.device_of[self._batch_indices()] == device).any():
                 raise InvalidInput(
-                    f"device {self.names[i]!r} has no sample in the batch of round {self.round} ({self.batch!r}), so "
-                    "its gradient is unknown; use PerDevice batches"
+                    f"device {self.names[device]!r} has no sample in the batch of round {self.round} ({self.batch!r}), "
+                    "so its gradient is unknown; use PerDevice batches"
                 )
-            rows.append(self.mix(x[i] if x.ndim == 2 else x, np.eye(len(self.weights))[i])[1])
-        return torch.stack(rows)
+            each, row = self.mix(x, np.eye(len(self.weights))[device])
+            return float(each[device]), row
+        x = self._vector(x)
+        penalty, row = self._penalised(x, x.new_ones(()))
+        coefficients = torch.as_tensor(1 / self.divisor, dtype=self.dtype, device=self.device)
+        total = torch.zeros_like(penalty)
+        for inputs, targets in self.rows(device):
+            owners = torch.full((len(targets),), device, device=self.device)
+            losses, gradient = self._weigh(x, coefficients, owners, targets, inputs)
+            total, row = total + losses.sum(), row + gradient
+        return float(total / self.divisor[device] + penalty), row
 
     def outputs(self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], chunk: int = 4096) -> Tensor:
         """The model's outputs on other inputs, without a gradient."""
         given = tuple(self._placed(t) for t in (inputs if isinstance(inputs, tuple) else (inputs,)))
         with torch.no_grad():
             tensors = self._tensors(self._vector(x))
-            done = [self._forward(tensors, part) for part in _cut(given, chunk)]
+            done = [self._forward(tensors, part) for part in cut(given, chunk)]
         return torch.cat(done)
 
     def accuracy(self, x: Tensor, inputs: Any = None, targets: Any = None) -> float:
@@ -266,6 +248,12 @@ class Network:
                 if len(at):
                     yield tuple(t[at] for t in part), self.targets[start + at]
             start = stop
+
+    def keep(self, devices: Sequence[int]) -> Network:
+        """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
+        from ownstep.problems.keep import keep
+
+        return keep(self, devices)
 
     def _evaluate(self, x: Tensor, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Tensor]:
         scale, coefficients, share = self._scaled(c)
@@ -298,7 +286,7 @@ class Network:
         penalty, total = self._penalised(x, share)
         losses, start = [], 0
         for whole in self.parts:
-            for part in _cut(whole, self.chunk or len(whole[0])):
+            for part in cut(whole, self.chunk or len(whole[0])):
                 rows = slice(start, start + len(part[0]))
                 found, gradient = self._weigh(x, coefficients, self.device_of[rows], self.targets[rows], part)
                 total = total + gradient
@@ -384,8 +372,3 @@ class Network:
                 f"a sample's loss depends on the others in its batch ({float(alone):.4g} alone, "
                 f"{float(together[0]):.4g} with {k - 1} more), so f is no sum over samples"
             )
-
-
-def _cut(part: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
-    for start in range(0, len(part[0]), max(1, size)):
-        yield tuple(t[start : start + size] for t in part)
