@@ -149,6 +149,8 @@ def run(
             loop.drive(path, bar, target, gradient_tolerance, observe)
         if path is not None:
             loop.save(path)
+        else:
+            loop.check_states()
         return loop.history()
 
 
@@ -232,7 +234,7 @@ class _Loop(local.Loop):
     def save(self, path: Path) -> None:
         """Check that all ranks are at the same place, then rank 0 writes it down."""
         self.ranks.save_agreed = False
-        self.ranks.agree(f"the state after round {self.k}", self._state_digest())
+        self.check_states()
         state, last = self.state, self.answering.last
         whole, held = gather(state), last.gathered() if isinstance(last, Rows) else last
         self.answering.memory.gather()
@@ -279,6 +281,10 @@ class _Loop(local.Loop):
                     f"all ranks run the same method from the same start, but {self.ranks.who(rank)} differs from "
                     f"rank 0 in its {', '.join(differs)} (data: weights, smoothness or x0)"
                 )
+
+    def check_states(self) -> None:
+        """Do all ranks hold the same, bit for bit? At checkpoints and at the end; other processors may round apart."""
+        self.ranks.agree(f"the state after round {self.k}", self._state_digest())
 
     def _next_save(self, path: Path | None) -> None:
         mine = path is not None and self.ranks.rank == 0
