@@ -203,7 +203,8 @@ class _Loop(local.Loop):
         super().evaluate()
         billed = self.ranks.size * (self.ranks.bytes - before - self.unbilled)
         ask = self.asked
-        if isinstance(ask.x, Rows) and ask.links is not None:  # they travel when the method mixes them, in tell
+        if isinstance(ask.x, Rows):  # they travel when the method mixes them, in tell
+            assert ask.links is not None
             links = ask.links * np.outer(self.present, self.present)
             billed += self.home.crossings(links) * (ask.x.nbytes // len(ask.x))
         self.columns["bytes_up"][-1] = self.columns["bytes_down"][-1] = int(billed)
