@@ -82,6 +82,7 @@ def show_comparison(comparison: Comparison, out: Console) -> None:
     levels = [f"{t:g}" for t in comparison.tolerances]
     heads = [*[f"to {level}" for level in levels], f"s to {levels[-1]}"]
     table = Table("method", "step", *heads, "note", box=None, header_style="bold")
+    table.columns[0].no_wrap = True
     for column in table.columns[1 : 3 + len(levels)]:
         column.justify = "right"
     for row in comparison.rows():
