@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := test,pepit,torch,flower
+EXTRAS := test,pepit,torch,flower,docs
 
 # Small products are slower on many threads, and the tests already use every core.
 export OMP_NUM_THREADS ?= 1
@@ -13,13 +13,13 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Flower reports its use unless told not to.
 export FLWR_TELEMETRY_ENABLED ?= 0
 
-.PHONY: demo test lint install benchmarks clean
+.PHONY: demo test lint install benchmarks docs clean
 
 demo: $(CORE)
 	$(BIN)/ownstep demo
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check src tests benchmarks
@@ -29,7 +29,11 @@ lint: $(INSTALLED)
 install: $(INSTALLED)
 
 benchmarks: $(INSTALLED)
-	for name in mix plateau pep network; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in mix plateau pep tune network cluster federation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# The site goes to site/; open site/index.html, or `mkdocs serve` while writing.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The demo needs the library alone; the tests also torch, PEPit and Flower.
 $(CORE): pyproject.toml constraints.txt
@@ -43,4 +47,4 @@ $(INSTALLED): $(CORE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) ownstep-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site ownstep-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from ownstep.paper import cifar10 as cifar_experiment
+from ownstep.paper import estimates as estimates_experiment
 from ownstep.paper import mnist as mnist_experiment
 from ownstep.paper import neural
 from ownstep.paper import sst2 as sst2_experiment
@@ -82,7 +83,7 @@ def mnist(asked: argparse.Namespace, per_class: int | None, name: str, constants
     result = mnist_experiment.experiment(
         d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked),
         per_class=5 if asked.tiny else per_class, constants=constants, device=asked.device,
-        clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, name, r), **options,
+        clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, name, r), fused=asked.fused, **options,
     )  # fmt: skip
     write(asked, name, result)
 
@@ -92,24 +93,14 @@ def cifar10(asked: argparse.Namespace) -> None:
     if asked.tiny:
         at = mnist_experiment.choose(d["labels"], 2, 0)
         d |= {"images": d["images"][at], "labels": d["labels"][at]}
-    options: dict[str, Any] = {"draws": asked.draws or 100, "samples": 10, "epochs": asked.rounds or 150}
+    options: dict[str, Any] = {"draws": asked.draws or 300, "samples": 10, "epochs": asked.rounds or 150}
     options |= {"draws": 1, "samples": 1, "epochs": 2, "evaluations": 1, "test": 20} if asked.tiny else {}
-    constants = tuple(asked.constants.split(",")) if asked.constants else ("paper",)
-    layout = asked.layout or fastest_layout(asked, 4 * asked.seeds * len(constants))
+    also = {kind: 1 for kind in (asked.constants or "").split(",") if kind}
     result = cifar_experiment.experiment(
-        d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked), constants=constants,
-        layout=layout, device=asked.device, clock=neural.Clock(asked.seconds), say=say, **options,
+        d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked), also=also, layout=asked.layout,
+        fused=asked.fused, device=asked.device, clock=neural.Clock(asked.seconds), say=say, **options,
     )  # fmt: skip
     write(asked, "gpu-cifar10.json", result)
-
-
-def fastest_layout(asked: argparse.Namespace, models: int) -> str:
-    import gpu_parts
-
-    found = gpu_parts.stacked_times(asked.device, (models,), 5 if asked.device == "cuda" else 1)
-    known = {row["layout"]: row["ms"] for row in found if "ms" in row}
-    say(f"milliseconds a stacked iteration: {known}")
-    return min(known, key=lambda k: known[k])
 
 
 def sst2(asked: argparse.Namespace) -> None:
@@ -138,6 +129,16 @@ def sst2(asked: argparse.Namespace) -> None:
     write(asked, name, result)
 
 
+def estimates(asked: argparse.Namespace) -> None:
+    m, c = packed(asked, "mnist.npz"), packed(asked, "cifar10.npz")
+    sizes: dict[str, Any] = {"draws": 2, "long": 4, "samples": 2} if asked.tiny else {}
+    result = estimates_experiment.measure(
+        {"mnist": (m["images"], m["labels"]), "cifar10": (c["images"], c["labels"])}, device=asked.device,
+        clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, "gpu-estimates.json", r), **sizes,
+    )  # fmt: skip
+    write(asked, "gpu-estimates.json", result)
+
+
 def bench(asked: argparse.Namespace) -> None:
     import gpu_parts
 
@@ -164,7 +165,7 @@ def bench(asked: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--what", required=True, choices=["bench", "mnist500", "mnist", "cifar10", "sst2"])
+    parser.add_argument("--what", required=True, choices=["bench", "mnist500", "mnist", "cifar10", "sst2", "estimates"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=Path("gpu-data"))
     parser.add_argument("--seconds", type=float, default=540.0)
@@ -172,11 +173,14 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, help="rounds, or epochs for cifar10")
     parser.add_argument("--draws", type=int, help="draws of the smoothness estimate")
-    parser.add_argument("--constants", help="which constants, comma-separated: differences, paper, power")
+    parser.add_argument(
+        "--constants", help="which constants, comma-separated: differences, float32, products, paper, power"
+    )
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")
     parser.add_argument("--pieces", help="which measurements of bench, comma-separated; all by default")
-    parser.add_argument("--layout", help="of stacked models; the fastest by default")
+    parser.add_argument("--layout", help="of stacked models")
+    parser.add_argument("--fused", action="store_true", help="let torch.compile fuse the small operations")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--commit", default=None)
     parser.add_argument("--tiny", action="store_true")
@@ -189,7 +193,7 @@ def main() -> None:
     elif asked.what == "mnist":
         mnist(asked, None, "gpu-60000.json", tuple((asked.constants or "differences").split(",")))
     else:
-        {"bench": bench, "cifar10": cifar10, "sst2": sst2}[asked.what](asked)
+        {"bench": bench, "cifar10": cifar10, "sst2": sst2, "estimates": estimates}[asked.what](asked)
     say("done")
 
 

@@ -90,7 +90,9 @@ def correctness(device: str, tiny: bool) -> dict[str, Any]:
     return out
 
 
-def cifar_stack(x: torch.Tensor, y: torch.Tensor, models: int, device: str, layout: str) -> tuple[Stack, list[Network]]:
+def cifar_stack(
+    x: torch.Tensor, y: torch.Tensor, models: int, device: str, layout: str, fused: bool = False
+) -> tuple[Stack, list[Network]]:
     labels = y.cpu().numpy() % 10
     split = partitions.given(np.concatenate([np.arange(10), labels[10:]]))
     jobs, alone = [], []
@@ -102,7 +104,7 @@ def cifar_stack(x: torch.Tensor, y: torch.Tensor, models: int, device: str, layo
         jobs.append(Job(str(m), GD(0.001), problem, Devices(problem.weights, np.ones(10)), problem.x0()))
         if models <= 3:
             alone.append(Network(cifar_cnn(m), x.cpu().double(), y.cpu(), split, dtype=torch.float64, **options))
-    stack = Stack(jobs, layout)
+    stack = Stack(jobs, layout, fused=fused)
     stack.x.copy_(torch.stack([job.x0 for job in jobs]))
     stack.set_mixes([job.problem.weights for job in jobs])
     return stack, alone
@@ -189,15 +191,20 @@ def draws(device: str, tiny: bool) -> dict[str, Any]:
         split = partitions.given(np.arange(10 * samples) % 10)
         problem = Network(mnist_cnn(), x, y, split, penalty=TensorNorms(0.01), device=device)
         row: dict[str, Any] = {}
-        for layout in ("unfold", "grouped", "vmap"):
-            differences(problem, Region(0.05), 2, samples=samples, layout=layout, progress=False)
-            count = 2 if tiny else 200 if samples == 10 else 40
+        ways = {"vmap": ("vmap", False), "grouped": ("grouped", False), "patches": ("patches", False)}
+        ways |= {} if tiny else {"patches, fused": ("patches", True)}
+        size = 2 if tiny else 400 // samples
+        for name, (layout, fused) in ways.items():
+            options: dict[str, Any] = {"samples": samples, "layout": layout, "fused": fused, "chunk": size}
+            differences(problem, Region(0.05), size, progress=False, **options)
+            count = 2 if tiny else 10 * size
             began = time.perf_counter()
-            differences(problem, Region(0.05), count, samples=samples, layout=layout, progress=False)
+            differences(problem, Region(0.05), count, progress=False, **options)
             peers.wait(device)
-            row[layout] = count / (time.perf_counter() - began)
+            row[name] = count / (time.perf_counter() - began)
+        fastest = max(row.values())
         row["one at a time"] = one_at_a_time(x, y, split, 1 if tiny else 10, device)
-        row["ratio"] = max(row[k] for k in ("unfold", "grouped", "vmap")) / row["one at a time"]
+        row["ratio"] = fastest / row["one at a time"]
         out[f"{samples} samples a device"] = row
     return out
 
@@ -238,14 +245,14 @@ def one_at_a_time(x: torch.Tensor, y: torch.Tensor, split: partitions.Partition,
     return count / (time.perf_counter() - began)
 
 
-def stacked_times(device: str, models: tuple[int, ...] = (1, 8, 32, 64), rounds: int = 20) -> list[dict[str, Any]]:
+def stacked_times(device: str, models: tuple[int, ...], rounds: int, fused: bool) -> list[dict[str, Any]]:
     """Milliseconds of one CIFAR-10 iteration (batch 10) of so many models at once, in each layout."""
     x, y = images(200, 3, 32, device)
     rows = []
     for count in models:
-        for layout in ("grouped", "unfold"):
+        for layout in ("grouped", "patches, fused" if fused else "patches"):
             try:
-                stack, _ = cifar_stack(x, y, count, device, layout)
+                stack, _ = cifar_stack(x, y, count, device, layout.split(",")[0], fused and "fused" in layout)
                 table = stack.table(0, 4).to(device)
                 ms = median_ms(lambda s=stack, t=table: s.evaluate(t[0]), device, rounds)
                 rows.append({"models": count, "layout": layout, "ms": ms, "replay": stack.replay.note})
@@ -255,7 +262,7 @@ def stacked_times(device: str, models: tuple[int, ...] = (1, 8, 32, 64), rounds:
 
 
 def seeds_at_once(device: str, tiny: bool) -> dict[str, Any]:
-    rows = stacked_times(device, (1, 4) if tiny else (1, 8, 32, 64), 2 if tiny else 20)
+    rows = stacked_times(device, (1, 4) if tiny else (1, 8, 40), 2 if tiny else 20, not tiny)
     x, y = images(20, 3, 32, device)
     split = partitions.given(np.arange(20) % 10)
     each = flops(Network(cifar_cnn(), x, y, split, device=device, graph=False)) / 20

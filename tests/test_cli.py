@@ -221,3 +221,16 @@ def test_ctrl_c_on_the_command_line_keeps_the_checkpoint(tmp_path):
     assert "interrupted" in err
     with np.load(path) as file:
         assert len(file["column/value"]) > 0
+
+
+def test_report_writes_one_page(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call(capsys, "report")
+    assert code == 2
+    assert err.startswith("ownstep: no folder of results at 'results'")
+    (tmp_path / "results").mkdir()
+    out = call_json(capsys, "report")
+    assert out["file"] == "report/index.html"
+    assert out["bytes"] == (tmp_path / "report/index.html").stat().st_size
+    assert set(out["verdicts"].values()) == {"no result yet"}
+    assert "open it in a browser" in call(capsys, "report", "--out", "page.html")[1]

@@ -12,7 +12,19 @@ import ownstep
 from ownstep import data, lazy
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("data", "partition", "problems", "smoothness", "plan", "methods", "engines", "history", "pep", "paper")
+ROOMS = (
+    "data",
+    "partition",
+    "problems",
+    "smoothness",
+    "plan",
+    "methods",
+    "engines",
+    "history",
+    "pep",
+    "paper",
+    "report",
+)
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -59,7 +71,9 @@ def test_rooms_import_only_from_rooms_to_their_left():
 
 
 def code_blocks(path: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    """A page's python blocks, but for those after a comment ``<!-- not run: why -->``."""
+    text = re.sub(r"^<!-- not run: .+ -->\n+```python\n.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if code_blocks(p)]
@@ -72,3 +86,14 @@ def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch):
     scope: dict[str, object] = {"__name__": "__main__"}
     for block in code_blocks(page):
         exec(compile(block, str(page), "exec"), scope)
+
+
+def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
+    pytest.importorskip("mkdocs", reason="the site needs the extra [docs]")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "experiments" / "index.html").read_text()
+    for result in (ROOT / "results").glob("*/result.json"):
+        assert f"{result.parent.name}/result.json" in page  # the table of verdicts has every result
+    assert not re.findall(r'(?:src|<link[^>]*href)="https?://[^"]+"', page)  # it opens without a network

@@ -42,6 +42,7 @@ from ownstep.methods import (
     OwnStep,
     Plateau,
     Scaffold,
+    Schedule,
     Shrunk,
     mixing_matrix,
 )
@@ -74,6 +75,11 @@ CASES = {
     "barzilai_borwein": [BarzilaiBorwein(), BarzilaiBorwein("long"), BarzilaiBorwein("mean")],
     "ogm": [OGM(), OGM("mean", 7)],
     "item": [ITEM(), ITEM("mean")],
+    "schedule": [
+        Schedule(),
+        Schedule(((1.2,), (0.9,), (1.4,))),
+        Schedule(((1.1,),) * 3 + ((0.6,),) * 2, ((0.3, 0.1), (0.4, 0.2), (0.0, 0.5), (0.1, 0.0), (0.0, 0.0)), 1.5),
+    ],
     "decentralised_gd": [
         DecentralisedGD(),
         DecentralisedGD(0.1, "path", order="atc"),
@@ -198,7 +204,7 @@ def test_where_it_ends_is_a_fixed_point(method):
     end = limit(method, problem)
     switch = getattr(method, "switch", None)
     memory = (
-        isinstance(method, Peers | Scaffold)
+        isinstance(method, Peers | Scaffold | Schedule)
         or getattr(method, "constant_free", False)
         or isinstance(switch, Plateau | At | NormBelow | Shrunk)
     )

@@ -276,7 +276,7 @@ def test_comparison_counts_rounds_to_the_newton_optimum(small_logistic):
 def test_an_interrupted_comparison_goes_on(small_logistic, tmp_path, monkeypatch):
     chosen = {"a": OwnStep(), "b": GD("mean")}
     whole = compare(small_logistic, chosen, 60, checkpoint=tmp_path / "whole")
-    real, calls = local._Loop.advance, 0
+    real, calls = local.Loop.advance, 0
 
     def interrupting(self):
         nonlocal calls
@@ -286,7 +286,7 @@ def test_an_interrupted_comparison_goes_on(small_logistic, tmp_path, monkeypatch
         real(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(local._Loop, "advance", interrupting)
+        patched.setattr(local.Loop, "advance", interrupting)
         with pytest.raises(KeyboardInterrupt):
             compare(small_logistic, chosen, 60, checkpoint=tmp_path / "broken")
     resumed = compare(small_logistic, chosen, 60, checkpoint=tmp_path / "broken")

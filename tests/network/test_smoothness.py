@@ -81,7 +81,7 @@ def test_the_history_is_a_running_maximum_that_more_draws_continue():
     assert not np.allclose(other.values, few.values)
 
 
-@pytest.mark.parametrize("layout", ["vmap", "grouped", "unfold"])
+@pytest.mark.parametrize("layout", ["vmap", "grouped", "patches"])
 @pytest.mark.parametrize("chunk", [1, 3, None])
 def test_neither_chunks_nor_layouts_matter(layout, chunk):
     rng = np.random.default_rng(0)

@@ -69,7 +69,7 @@ def test_no_radius_is_null_in_json(capsys) -> None:
     assert "unbounded" in answer["status"]
 
 
-@pytest.mark.parametrize("name", ["pep-curves", "pep-heterogeneity", "pep-devices"])
+@pytest.mark.parametrize("name", ["pep-curves", "pep-heterogeneity", "pep-devices", "theorem"])
 def test_experiments(name: str) -> None:
     experiment = load_experiment(name)
     result = json.loads(json.dumps(experiment.run(quick=True, progress=False)))

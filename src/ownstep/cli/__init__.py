@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import ownstep
-from ownstep.cli import data, demo, paper, pep, plan, run, train
+from ownstep.cli import check, data, demo, federate, paper, pep, plan, report, run, train, tune
 from ownstep.errors import InvalidInput, OwnstepError
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, data, plan, run, train, pep, paper):
+for module in (demo, data, plan, run, train, federate, pep, tune, check, paper, report):
     module.register(app)
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns the interrupt into it."""
@@ -52,7 +52,10 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, 1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            print("ownstep: interrupted; a run with --checkpoint goes on when started again", file=sys.stderr)
+            print(
+                "ownstep: interrupted; a run with --checkpoint or an experiment goes on when started again",
+                file=sys.stderr,
+            )
         raise
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -60,5 +63,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(error: Exception, code: int) -> None:
-    print(f"ownstep: {error}", file=sys.stderr)
+    rank = os.environ.get("RANK")
+    print(f"ownstep{'' if rank is None else f' (rank {rank})'}: {error}", file=sys.stderr)
     sys.exit(code)

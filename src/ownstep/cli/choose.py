@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from ownstep.engines import MISSING, Participation, parse_participation
+from ownstep.engines import MISSING, Missing, Participation, parse_participation, torchrun
 from ownstep.errors import InvalidInput, unknown_name
+from ownstep.history import History
 from ownstep.methods import METHODS, Method, parse_switch
+from ownstep.problems import LinearModel
 
 NUMBER_OR_NAME = {"step", "client_step", "momentum"}
 
@@ -33,10 +36,40 @@ def choose_method(name: str, options: Mapping[str, Any]) -> Method:
 
 def choose_participation(text: str, missing: str, seed: int) -> Participation | None:
     """Who takes part, None for everyone always."""
+    return parse_participation(text, choose_missing(missing), seed)
+
+
+def choose_missing(name: str) -> Missing:
+    """The rule of that name for the share of those who are missing."""
     for rule in MISSING:
-        if missing == rule:
-            return parse_participation(text, rule, seed)
-    raise unknown_name("rule for missing shares", missing, MISSING)
+        if name == rule:
+            return rule
+    raise unknown_name("rule for missing shares", name, MISSING)
+
+
+def choose_engine(name: str | None) -> str:
+    """``local`` or ``cluster``; by default whichever this process was started for."""
+    if name == "federation":
+        raise InvalidInput(
+            "the sites of a federation hold the data, so it is not run from here: ownstep federate init DIR writes an "
+            "app that flwr run starts; ownstep demo --engine federation shows one"
+        )
+    if name not in (None, "local", "cluster"):
+        raise unknown_name("engine", name, ["local", "cluster"])
+    if name == "cluster" and not torchrun.started():
+        raise InvalidInput(torchrun.HOW)
+    if name == "local" and torchrun.started():
+        raise InvalidInput(
+            f"--engine local under torchrun: all {os.environ['WORLD_SIZE']} ranks would do the same; start one without"
+        )
+    return name or ("cluster" if torchrun.started() else "local")
+
+
+def join_cluster(problem: LinearModel, deadline: float | None) -> tuple[Any, Callable[..., History]]:
+    """(what all ranks share, of which this one keeps its devices' data, and the engine that runs it)."""
+    from ownstep.engines import cluster
+
+    return cluster.deal(problem, deadline=deadline), cluster.run
 
 
 def _number(text: str) -> float | str:

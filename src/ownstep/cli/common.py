@@ -77,14 +77,16 @@ def show_plan(plan: Plan, samples: Sequence[int], out: Console) -> None:
     out.print(plan.verdict)
 
 
-def show_comparison(comparison: Comparison, out: Console) -> None:
-    """Rounds to each tolerance, one row a method."""
+def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -> None:
+    """Rounds to each tolerance, one row a method; with ``costs`` what a round takes, and the notes below."""
     levels = [f"{t:g}" for t in comparison.tolerances]
     heads = [*[f"to {level}" for level in levels], f"s to {levels[-1]}"]
-    table = Table("method", "step", *heads, "note", box=None, header_style="bold")
+    last = ["bytes/round", "ms/round"] if costs else ["note"]
+    table = Table("method", "step", *heads, *last, box=None, header_style="bold")
     table.columns[0].no_wrap = True
-    for column in table.columns[1 : 3 + len(levels)]:
+    for column in table.columns[1 : 2 + len(heads) + 2 * costs]:
         column.justify = "right"
+    below = []
     for row in comparison.rows():
         notes = []
         if row["switched_at"] is not None:
@@ -96,8 +98,17 @@ def show_comparison(comparison: Comparison, out: Console) -> None:
         counts = ["never" if row["rounds"][level] is None else f"{row['rounds'][level]:,}" for level in levels]
         step = "" if row["step"] is None else f"{row['step']:.4g}"
         took = row["seconds"][levels[-1]]
-        table.add_row(row["method"], step, *counts, "" if took is None else f"{took:.3g}", "; ".join(notes))
+        ending = ["; ".join(notes)]
+        if costs:
+            price = comparison.costs()[row["method"]]
+            ending = [f"{price['bytes_a_round']:,.0f}", _milliseconds(price["seconds_a_round"])]
+            below += [f"{row['method']}: {'; '.join(notes)}"] if notes else []
+        table.add_row(row["method"], step, *counts, "" if took is None else f"{took:.3g}", *ending)
     out.print(table)
-    out.print(
-        "rounds until (f - f*) / (f(x0) - f*) is at most the value above, and seconds in this process", style="dim"
-    )
+    out.print("rounds until (f - f*) / (f(x0) - f*) is at most the value above, and seconds they took", style="dim")
+    for line in below:
+        out.print(line, style="dim")
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g}" if seconds < 1 else f"{1e3 * seconds:,.0f}"

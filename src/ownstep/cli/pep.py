@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ownstep.pep import Bound
+    from ownstep.plan import Devices
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +40,9 @@ def pep(
     metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
     curve: Annotated[bool, typer.Option("--curve", help="Every K up to --rounds, and a plot.")] = False,
     out: Annotated[Path, typer.Option(help="Where --curve draws.")] = Path("worst-case.svg"),
+    certify: Annotated[
+        Path | None, typer.Option(help="Prove the upper bound in exact arithmetic, and write the certificate here.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -47,11 +51,9 @@ def pep(
     Example: ownstep pep --L 0.3333333333,3 --mu 0.1 --rounds 20 --switch 10 --r0 10 --rstar 1
     """
     from ownstep.pep import curve as worst_curve
-    from ownstep.pep import repeated, worst_case
+    from ownstep.pep import worst_case
 
-    counts = None if count is None else [int(n) for n in _numbers("--count", count, int)]
-    shares = None if weights is None else _numbers("--weights", weights)
-    devices = repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
+    devices = read_devices(L, mu, weights, count)
     method = OwnStep(Never() if switch is None else At(switch))
     setting: dict[str, Any] = {
         "devices": len(devices),
@@ -61,14 +63,19 @@ def pep(
         "rstar": _plain(rstar),
     }
     setting |= {"metric": metric, "gain": devices.gain}
+    if curve and certify is not None:
+        raise InvalidInput("--certify proves one worst case: leave out --curve")
     if not curve:
         ours = worst_case(method, devices, rounds, r0, rstar, metric)
         gd = worst_case(GD(), devices, rounds, r0, rstar, metric)
+        proved = None if certify is None else ours.certify(certify)
         if as_json:
-            emit(setting | _pair(ours, gd))
+            emit(setting | _pair(ours, gd) | ({} if proved is None else {"certified": proved.to_dict()}))
             return
         _show([(rounds, ours, gd)])
         console().print(ours.status, style="dim")
+        if proved is not None:
+            typer.echo(f"certified: {proved}\nwritten: {certify}")
         return
     with Bar("worst cases", 2 * (rounds + 1)) as bar:
         ours_all = worst_curve(method, devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(k))
@@ -82,6 +89,15 @@ def pep(
         return
     _show([(k, a, b) for k, (a, b) in enumerate(zip(ours_all, gd_all, strict=True))])
     typer.echo(f"written: {written}")
+
+
+def read_devices(L: str, mu: str, weights: str | None, count: str | None) -> Devices:
+    """The devices of the command line: numbers by kind, separated by commas."""
+    from ownstep.pep import repeated
+
+    counts = None if count is None else [int(n) for n in _numbers("--count", count, int)]
+    shares = None if weights is None else _numbers("--weights", weights)
+    return repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
 
 
 def _numbers(option: str, text: str, kind: type = float) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import typer
 
 from ownstep import plots
-from ownstep.cli.choose import choose_method, choose_participation
+from ownstep.cli.choose import choose_engine, choose_method, choose_participation, join_cluster
 from ownstep.cli.common import (
     Alpha,
     Count,
@@ -26,10 +27,12 @@ from ownstep.cli.common import (
     show_comparison,
     show_plan,
 )  # fmt: skip
-from ownstep.engines import Comparison, baselines, beyond, compare, describe, run
+from ownstep.engines import Comparison, baselines, beyond, compare, describe, run, torchrun
 from ownstep.engines import tune as search
 from ownstep.errors import InvalidInput
+from ownstep.history import History
 from ownstep.methods import METHODS
+from ownstep.plan import Plan
 from ownstep.problems import optimum
 
 Rounds = Annotated[int, typer.Option(help="How many rounds at most.")]
@@ -93,6 +96,12 @@ def run_(
     participation: Participation = "1",
     missing: OnMissing = "rescale",
     checkpoint: Annotated[Path | None, typer.Option(help="File to resume from and to write every few seconds.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="local, or cluster: one process a rank, the default under torchrun.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="For the cluster: seconds until a rank that does not answer is an error.")
+    ] = None,
     out: Out = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -100,7 +109,9 @@ def run_(
     """Run one method and say how far it got.
 
     Example: ownstep run breast_cancer --method own_step --partition by_norm --devices 2 --rounds 500
+    On a cluster: torchrun --nproc-per-node 2 -m ownstep run breast_cancer --devices 2 --rounds 500
     """
+    engine = choose_engine(engine)
     options = {
         "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
         "server_step": server_step, "local_steps": local_steps, "momentum": momentum, "secant": secant,
@@ -108,19 +119,37 @@ def run_(
     }  # fmt: skip
     chosen: Any = choose_method(method, options)
     present = choose_participation(participation, missing, seed)
-    problem, _ = build(data, partition, devices, mu, seed, alpha, rows)
+    problem: Any = build(data, partition, devices, mu, seed, alpha, rows)[0]
+    drive: Callable[..., History] = run
+    if engine == "cluster":
+        problem, drive = join_cluster(problem, deadline)
     made = describe(problem, "adaptive" if getattr(chosen, "constant_free", False) else smoothness)
     found = None
     if tune is not None:
+        if engine == "cluster":
+            raise InvalidInput(
+                f"--tune {tune} runs on one machine; give the cluster the settings that were found there"
+            )
         found = search(chosen, problem, rounds, budget=tune, devices=made.devices, participation=present, seed=seed)
         chosen = found.method
-    history = run(
+    history = drive(
         chosen, problem, rounds, devices=made.devices, participation=present, checkpoint=checkpoint, name=method,
         seed=seed,
     )  # fmt: skip
+    best = optimum(problem).value if mu > 0 else -np.inf  # without the L2 term there may be no minimum
+    if torchrun.first():
+        _tell(method, data, history, made, best, found, mu, out, as_json)
+    if history.stopped.startswith("interrupted"):
+        raise KeyboardInterrupt
+
+
+def _tell(
+    method: str, data: str, history: History, made: Plan, best: float, found: Any, mu: float, out: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Write what was asked for, and say how far the run got."""
     if out is not None:
         history.save(out / method)
-    best = optimum(problem).value if mu > 0 else -np.inf  # without the L2 term there may be no minimum
     comparison = Comparison({method: history}, made, best)
     if out is not None and mu > 0:
         figure, axes = plots.new_figure(1, width=6)
@@ -138,8 +167,6 @@ def run_(
             typer.echo(f"{settings}: best of {len(found.trials)} settings, a search of {found.rounds_spent:,} rounds")
         known = f", f* = {best:.10g}" if mu > 0 else ""
         typer.echo(f"f = {history.value[-1]:.10g}{known}; stopped: {history.stopped}")
-    if history.stopped.startswith("interrupted"):
-        raise KeyboardInterrupt
 
 
 def compare_(

@@ -1,4 +1,8 @@
-"""Who evaluates the gradients: the same ask/tell loop, here in one process."""
+"""Who evaluates the gradients: the same ask/tell loop, in one process, or on many machines by ``cluster``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ownstep.engines.compare import TOLERANCES, Comparison, baselines, beyond, compare
 from ownstep.engines.lbfgs import run_lbfgs
@@ -16,6 +20,12 @@ from ownstep.engines.participation import (
 )
 from ownstep.engines.timing import TimeModel, price
 from ownstep.engines.tuning import Tuned, tune, tune_step
+from ownstep.lazy import lazily
+
+if TYPE_CHECKING:
+    from ownstep.engines import cluster
+
+__getattr__ = lazily(__name__, {"cluster": ".cluster"})
 
 __all__ = [
     "MISSING",
@@ -32,6 +42,7 @@ __all__ = [
     "Tuned",
     "baselines",
     "beyond",
+    "cluster",
     "compare",
     "describe",
     "parse_participation",

@@ -68,7 +68,7 @@ class Answering:
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = np.nan
         answer = Answer(total, self._value(losses, present))
-        return Answered(answer, losses, gradient_norm, *_server_bytes(ask, present))
+        return Answered(answer, losses, gradient_norm, *server_bytes(ask, present))
 
     def _measured(self, ask: Ask, asked: NDArray[np.float64], present: Present) -> Answered:
         """Every gradient on its own, so that curvatures and a second sum come from the same pass."""
@@ -95,7 +95,7 @@ class Answering:
             None if ask.also is None else total(ask.also), curvature, previous,
         )  # fmt: skip
         gradient = alike(weights, rows) @ rows
-        return Answered(answer, losses, norm(gradient), *_server_bytes(ask, present))
+        return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
 
     def _row_by_row(self, ask: Ask, present: Present) -> Answered:
         """Local steps, or gradients that are remembered: one pass over the data a local step."""
@@ -110,7 +110,7 @@ class Answering:
             mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
         each = rows if ask.local is not None and ask.local.shift is not None else None
         answer = Answer(alike(mix, rows) @ rows, self._value(losses, present), each, self._seen(present))
-        return Answered(answer, losses, norm(gradient), *_server_bytes(ask, present))
+        return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
 
     def _each(self, ask: Ask, present: Present) -> Answered:
         """Every device's gradient at its own point: there is no server, so nobody knows f."""
@@ -120,7 +120,7 @@ class Answering:
         gradients[~present] = 0
         links = np.zeros((len(present),) * 2, np.int64) if ask.links is None else ask.links
         links = links * np.outer(present, present)
-        vector = ask.x[0].nbytes
+        vector = ask.x.nbytes // len(ask.x)
         answer = Answer(gradients=gradients, present=self._seen(present))
         return Answered(answer, None, np.nan, vector * links.sum(axis=1), vector * links.sum(axis=0))
 
@@ -145,7 +145,7 @@ def local_work(problem: Problem, x: Any, work: LocalWork) -> Any:
     return total
 
 
-def _server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A vector each way and a number with it: the loss up, the device's coefficient down.
 
     Control variates double the vectors; a second sum is one vector more up and one coefficient more down; curvature

@@ -54,6 +54,23 @@ def load(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[str, NDAr
         raise OwnstepError(f"{str(path)!r} is not a readable checkpoint of this method: {error}") from error
 
 
+def about(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, without its arrays."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors import safe_open
+
+            with safe_open(path, "numpy") as file:
+                header = json.loads(file.metadata()["header"])
+        else:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                header = json.loads(bytes(file["header"]).decode())
+        told: dict[str, Any] = header["about"]
+        return told
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise OwnstepError(f"{str(path)!r} is not a readable checkpoint: {error}") from error
+
+
 def _save_tensors(
     path: Path, arrays: dict[str, NDArray[Any]], header: dict[str, Any], columns: dict[str, NDArray[Any]]
 ) -> None:

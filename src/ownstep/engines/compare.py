@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local import describe, run
@@ -80,6 +82,15 @@ class Comparison:
             )
         return out
 
+    def costs(self) -> dict[str, dict[str, float]]:
+        """By method: bytes sent and received in a round, all devices together, and the median seconds of one."""
+        out = {}
+        for name, history in self.histories.items():
+            traffic = history.columns["bytes_up"] + history.columns["bytes_down"]
+            seconds = float(np.median(history.columns["seconds"]))
+            out[name] = {"bytes_a_round": float(traffic.sum()) / max(1, history.rounds), "seconds_a_round": seconds}
+        return out
+
     def to_dict(self, series: bool = False) -> dict[str, Any]:
         """Plain data: the plan, the optimum, the table, and with ``series`` every round."""
         out = {"plan": self.plan.to_dict(), "optimum": self.optimum, "rows": self.rows()}
@@ -109,6 +120,7 @@ def compare(
     progress: bool | None = None,
     measure_gradient: bool = False,
     lbfgs: bool = False,
+    engine: Callable[..., History] = run,
 ) -> Comparison:
     """Run every method from the same start until the tightest tolerance or ``rounds``.
 
@@ -122,6 +134,7 @@ def compare(
     checkpoint : a folder with one checkpoint a method; an interrupted comparison goes on from there.
     measure_gradient : record ||grad f|| in every round; a second sum in Algorithm 1's local phase, and its seconds.
     lbfgs : add a row for scipy's L-BFGS, which needs all data in one place or a line search by messages.
+    engine : who runs them, with the arguments of :func:`ownstep.engines.run`.
     """
     chosen = dict(methods) if methods is not None else baselines()
     if not chosen:
@@ -139,7 +152,7 @@ def compare(
     goal = best + min(tolerances) * (start - best)
     histories: dict[str, History] = {}
     for name, method in chosen.items():
-        histories[name] = run(
+        histories[name] = engine(
             method,
             problem,
             rounds,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.engines.local import DTYPES, start_of
+from ownstep.engines.local import DTYPES, first_point
 from ownstep.history import COLUMNS, History
 from ownstep.problems.base import Problem
 from ownstep.threads import calm_blas
@@ -41,7 +41,7 @@ def run_lbfgs(
     """
     from scipy.optimize import minimize
 
-    start = to_numpy(start_of(problem, x0)).astype(float)
+    start = to_numpy(first_point(problem, x0)).astype(float)
     rows: list[tuple[float, float, float]] = []
     points: list[NDArray[Any]] = []
     clock = time.perf_counter()

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from ownstep.checks import whole_number
 from ownstep.engines import checkpoint as ckpt
-from ownstep.engines.answering import Answering
+from ownstep.engines.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.history import COLUMNS, History
-from ownstep.methods import Method, Watch, norm
+from ownstep.methods import Ask, Method, Watch, norm
 from ownstep.plan import Devices, Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.progress import Bar
@@ -34,11 +34,15 @@ DIVERGED = 1e4
 def describe(problem: Problem, smoothness: Smoothness | str = "exact") -> Plan:
     """Weights from the problem, constants from a measurement: what methods are started with.
 
-    With ``"adaptive"`` nothing is measured: enough for methods that need no constant (``constant_free``).
+    With ``"adaptive"`` nothing is measured: enough for methods that need no constant (``constant_free``). A problem
+    whose data is elsewhere describes itself.
     """
     if smoothness == "adaptive":
         ones = np.full(len(problem.weights), max(1.0, problem.strong_convexity))
         smoothness = Smoothness(ones, "unknown", "not measured: placeholders for methods that measure on their way")
+    if hasattr(problem, "describe"):
+        told: Plan = problem.describe(smoothness)
+        return told
     measured = measure(smoothness, problem) if isinstance(smoothness, str) else smoothness
     return plan(problem.weights, measured, problem.strong_convexity, problem.names)
 
@@ -106,9 +110,9 @@ def run(
             progress=progress,
         )
         method, tuning = tuned.method, {"tuning": tuned.to_dict()}
-    start = start_of(problem, x0)
+    start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
-    loop = _Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
+    loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
     if checkpoint is not None and Path(checkpoint).exists():
         loop.resume(Path(checkpoint))
         if loop.k > rounds:
@@ -134,7 +138,7 @@ def run(
     return loop.history()
 
 
-class _Loop:
+class Loop:
     """One run in progress. Between two calls it is always consistent, so it can be saved there."""
 
     def __init__(
@@ -159,17 +163,19 @@ class _Loop:
         self.x0 = x0
         self.state = method.start(x0, devices)
         self.k, self.stopped = 0, ""
+        self.partial = participation is not None
+        self.notes: dict[str, Any] = {}  # plain data that a checkpoint carries along
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
         self.took_part: list[NDArray[np.bool_]] = []
         self.best_x, self.best_value = x0, np.inf
         self.settings = {
             "method": repr(method),
-            "problem": type(problem).__name__,
+            "problem": getattr(problem, "kind", type(problem).__name__),
             "devices": len(devices),
             "dim": problem.dim,
             "participation": repr(participation) if participation else None,
         }
-        self.fingerprint = self.settings | {"data": _digest(devices.weights, devices.L, x0)}
+        self.fingerprint = self.settings | {"data": digest(devices.weights, devices.L, x0)}
         self.fingerprint |= {"setting": getattr(problem, "settings", None)}
         self.settings |= extra | getattr(problem, "settings", {})
 
@@ -178,38 +184,52 @@ class _Loop:
         began = time.perf_counter()
         if self.sampled:
             self.problem.begin_round(self.k)  # type: ignore[attr-defined]
-        ask, point = self.method.ask(self.state), self.method.point(self.state)
-        weights = self.problem.weights
+        ask, weights = self.method.ask(self.state), self.problem.weights
         present = np.ones(len(weights), bool)
         if self.participation is not None:
             present = self.participation.present(self.k, len(weights))
         seen = self.answering(ask, present)
         took = time.perf_counter() - began  # what follows is measured for the record, not part of the method
-        self.answer, losses, gradient_norm = seen.answer, seen.losses, seen.gradient_norm
-        if losses is None or point is not ask.x:  # measured where the method stands, not where it looked
-            losses, gradient = self.problem.mix(point, weights)
-            gradient_norm = norm(gradient)
-        value = float(weights @ losses)
-        progress = self.method.progress(self.state)
+        self.answer = seen.answer
+        point, value, gradient_norm = self.look(ask, seen)
         row = {
             "value": value,
             "gradient_norm": gradient_norm,
+            "bytes_up": int(seen.up.sum()),
+            "bytes_down": int(seen.down.sum()),
+        }
+        self.record(row, point, present, took)
+
+    def record(self, row: dict[str, Any], point: Any, present: NDArray[np.bool_], took: float) -> None:
+        """Write down what the round at x^k, the point, saw, and who took part in it."""
+        progress = self.method.progress(self.state)
+        row |= {
             "phase": progress.phase,
             "step": progress.step,
             "participants": int(present.sum()),
-            "bytes_up": int(seen.up.sum()),
-            "bytes_down": int(seen.down.sum()),
             "seconds": took,
         }
         for column, entry in row.items():
             self.columns[column].append(entry)
-        if value < self.best_value:
-            self.best_x, self.best_value = point, value
+        if row["value"] < self.best_value:
+            self.best_x, self.best_value = point, row["value"]
         self.present = present
+
+    def look(self, ask: Ask, seen: Answered) -> tuple[Any, float, float]:
+        """(x^k, f(x^k), ||grad f(x^k)||), measured where the method stands, not where it looked."""
+        point, weights = self.method.point(self.state), self.problem.weights
+        if seen.losses is not None and point is ask.x:
+            return point, float(weights @ seen.losses), seen.gradient_norm
+        losses, gradient = self.problem.mix(point, weights)
+        return point, float(weights @ losses), norm(gradient)
 
     def finished(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
         """Evaluate the present iterate, and say whether it is the last."""
         self.evaluate()
+        return self.verdict(rounds, target, gradient_tolerance)
+
+    def verdict(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
+        """Is the iterate that was evaluated the last one, and why?"""
         value, first = self.columns["value"][-1], self.columns["value"][0]
         gradient_norm = self.columns["gradient_norm"][-1]
         if not np.isfinite(value):
@@ -232,7 +252,7 @@ class _Loop:
         began = time.perf_counter()
         state = self.method.tell(self.state, self.answer)
         self.columns["seconds"][-1] += time.perf_counter() - began
-        if self.participation is not None:
+        if self.partial:
             self.took_part.append(self.present)
         self.state, self.k = state, self.k + 1
 
@@ -251,20 +271,22 @@ class _Loop:
             arrays["last"] = to_numpy(self.answering.last)
         arrays |= self.answering.memory.arrays()
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint, "start": self.signature}
+        about |= {"notes": self.notes}
         ckpt.save(path, self.state, about, arrays)
 
-    def resume(self, path: Path) -> None:
-        """Continue from a checkpoint of the same method, problem and start."""
+    def resume(self, path: Path, shown: Path | None = None) -> None:
+        """Continue from a checkpoint of the same method, problem and start; errors call it ``shown``."""
         state, about, arrays = ckpt.load(path, self.state)
         differs = [key for key, value in self.fingerprint.items() if about["fingerprint"].get(key) != value]
         if not differs and not np.allclose(about["start"], self.signature, rtol=1e-5, atol=1e-9):
             differs = ["problem"]
         if differs:
             raise OwnstepError(
-                f"the checkpoint {str(path)!r} is of another run (its {', '.join(differs)} differs); "
+                f"the checkpoint {str(shown or path)!r} is of another run (its {', '.join(differs)} differs); "
                 "it was left alone: name another file or remove it"
             )
         self.state, self.k, self.best_value = state, about["k"], about["best_value"]
+        self.notes = about.get("notes", {})
         self.best_x = like(arrays.pop("best_x"), self.best_x)
         self.took_part = list(arrays.pop("took_part"))
         if "last" in arrays:
@@ -285,7 +307,7 @@ class _Loop:
         """What happened, as data."""
         watch = getattr(self.state, "watch", Watch())
         columns = {c: np.asarray(v, dtype=DTYPES.get(c, float)) for c, v in self.columns.items()}
-        who = np.asarray(self.took_part, bool) if self.participation is not None else None
+        who = np.asarray(self.took_part, bool) if self.partial else None
         x = to_numpy(self.method.point(self.state))
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
@@ -324,8 +346,8 @@ DTYPES: dict[str, Any] = {
 }
 
 
-def start_of(problem: Problem, x0: Any) -> Any:
-    """The start, checked; ``problem.x0()`` by default."""
+def first_point(problem: Problem, x0: Any) -> Any:
+    """The start that was given, checked, or the problem's own."""
     if x0 is None:
         return problem.x0()
     if np.shape(x0) != (problem.dim,):
@@ -333,7 +355,8 @@ def start_of(problem: Problem, x0: Any) -> Any:
     return x0
 
 
-def _digest(*arrays: Any) -> str:
+def digest(*arrays: Any) -> str:
+    """A short hash of the numbers of some arrays."""
     sha = hashlib.sha256()
     for array in arrays:
         sha.update(np.ascontiguousarray(to_numpy(array)).tobytes())

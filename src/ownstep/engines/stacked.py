@@ -43,7 +43,7 @@ class Job:
 class Stack:
     """The joint evaluation of several jobs, whose problems share data, architecture and batch size."""
 
-    def __init__(self, jobs: Sequence[Job], layout: str | None = None, graph: bool = True) -> None:
+    def __init__(self, jobs: Sequence[Job], layout: str | None = None, graph: bool = True, fused: bool = False) -> None:
         first = jobs[0].problem
         for job in jobs:
             p = job.problem
@@ -58,7 +58,9 @@ class Stack:
                     f"{jobs[0].name!r} (make the problems from one tensor on the device, with mini-batches)"
                 )
         self.jobs, self.first = tuple(jobs), first
-        self.layout = layouts(first.model)[0] if layout is None else layout
+        known = layouts(first.model)
+        self.layout = ("patches" if fused and "patches" in known else known[0]) if layout is None else layout
+        self._weighted = torch.compile(self._objective, dynamic=False) if fused else self._objective
         device, dtype = first.device, first.dtype
         self.owners_of = torch.stack([j.problem.device_of for j in jobs])
         self.divisors = np.stack([j.problem.divisor for j in jobs])
@@ -74,29 +76,26 @@ class Stack:
     def set_mixes(self, mixes: Sequence[NDArray[np.float64]]) -> None:
         """The coefficients c of every job's coming round; nothing is sent while they stay as they were."""
         for m, (old, new) in enumerate(zip(self._mixes, mixes, strict=True)):
-            if old is None or not np.array_equal(old, new):
+            if old is None or old.tobytes() != new.tobytes():
                 self.coefficients[m] = torch.as_tensor(new / self.divisors[m]).to(self.x)
                 self.total[m] = float(new.sum())
                 self._mixes[m] = new
 
     def table(self, start: int, stop: int) -> Tensor:
         """(rounds, jobs, batch, 1 + augmentation) whole numbers: which samples, and how each is changed."""
-        made: dict[Any, list[NDArray[Any]]] = {}
+        dealt: dict[Any, NDArray[Any]] = {}
+        changed: dict[Any, NDArray[Any]] = {}  # runs of one seed change their batches alike, whatever their samples
         columns = []
         for job in self.jobs:
-            p = job.problem
+            p, k = job.problem, range(start, stop)
             key = (p.batch, p.seed, p.partition.device_of.tobytes())
-            if key not in made:
+            if key not in dealt:
                 assert p.dealer is not None
-                samples = [p.dealer.indices(k)[:, None] for k in range(start, stop)]
-                if p.augment is not None:
-                    samples = [
-                        np.column_stack([s, p.augmentation(k)])
-                        for s, k in zip(samples, range(start, stop), strict=True)
-                    ]
-                made[key] = samples
-            columns.append(made[key])
-        return torch.as_tensor(np.stack([np.stack(c) for c in columns], axis=1))
+                dealt[key] = np.stack([p.dealer.indices(i) for i in k])[..., None]
+            if p.augment is not None and p.seed not in changed:
+                changed[p.seed] = np.stack([p.augmentation(i) for i in k])
+            columns.append(np.concatenate([dealt[key], *([changed[p.seed]] if changed else [])], axis=-1))
+        return torch.as_tensor(np.stack(columns, axis=1))
 
     def evaluate(self, drawn: Tensor) -> tuple[Tensor, Tensor]:
         """(f of every job on its batch, its asked-for sum), at ``self.x``."""
@@ -105,10 +104,11 @@ class Stack:
 
     def outputs(self, inputs: Tensor, chunk: int = 250) -> Tensor:
         """(jobs, n, classes): every model on the same inputs, without a gradient."""
+        known = layouts(self.first.model)
         with torch.no_grad():
             tensors = self.first.layout.split(self.x)
             parts = [
-                stacked_forward(self.first.model, tensors, part.expand(len(self.jobs), *part.shape), self.layout)
+                stacked_forward(self.first.model, tensors, part.expand(len(self.jobs), *part.shape), known[0])
                 for part in inputs.split(chunk)
             ]
         return torch.cat(parts, dim=1)
@@ -120,6 +120,14 @@ class Stack:
         return np.array(losses), to_numpy((out.argmax(-1) == targets).double().mean(1))
 
     def _pass(self, x: Tensor, coefficients: Tensor, total: Tensor, drawn: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            objective, values = self._weighted(x, coefficients, total, drawn)
+            (sums,) = torch.autograd.grad(objective, x)
+        return values.detach(), sums
+
+    def _objective(self, x: Tensor, coefficients: Tensor, total: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
+        """The number whose gradient is every job's asked-for sum, and f of every job on its batch."""
         p, M = self.first, len(self.jobs)
         at = drawn[..., 0]
         images = p.parts[0][0][at]
@@ -127,20 +135,13 @@ class Stack:
             changed = p.augment.apply(images.flatten(0, 1), drawn[..., 1:].flatten(0, 1))
             images = changed.unflatten(0, (M, -1))
         owners, targets = self.owners_of.gather(1, at), p.targets[at]
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            tensors = p.layout.split(x)
-            with torch.autocast(p.device.type, p.autocast, enabled=p.autocast is not None):
-                out = stacked_forward(p.model, tensors, images, self.layout).to(x.dtype)
-            losses = p.loss(out.flatten(0, 1), targets.flatten()).view(M, -1)
-            objective = (coefficients.gather(1, owners) * losses).sum()
-            penalty = torch.zeros_like(total)
-            if p.penalty is not None:
-                penalty = p.penalty(tensors.values(), 1)
-                objective = objective + (total * penalty).sum()
-            (sums,) = torch.autograd.grad(objective, x)
-        values = (self.shares.gather(1, owners) * losses.detach()).sum(1) + penalty.detach()
-        return values, sums
+        tensors = p.layout.split(x)
+        with torch.autocast(p.device.type, p.autocast, enabled=p.autocast is not None):
+            out = stacked_forward(p.model, tensors, images, self.layout).to(x.dtype)
+        losses = p.loss(out.flatten(0, 1), targets.flatten()).view(M, -1)
+        penalty = torch.zeros_like(total) if p.penalty is None else p.penalty(tensors.values(), 1)
+        objective = (coefficients.gather(1, owners) * losses).sum() + (total * penalty).sum()
+        return objective, (self.shares.gather(1, owners) * losses).sum(1) + penalty
 
 
 def run_stacked(
@@ -150,6 +151,7 @@ def run_stacked(
     every: int = 500,
     layout: str | None = None,
     graph: bool = True,
+    fused: bool = False,
     seconds: float | None = None,
     observe: Callable[[int, Stack], None] | None = None,
 ) -> list[History]:
@@ -160,10 +162,12 @@ def run_stacked(
     rounds : K, the same for all.
     every : rounds between two fetches of the losses, and two calls of ``observe(k, stack)``.
     layout : of the stacked layers, see :mod:`ownstep.problems.stack`.
+    graph : on a GPU, record a round once and replay it.
+    fused : let ``torch.compile`` fuse a round's small operations: half a minute once, then faster on a GPU.
     seconds : stop at the first fetch after this long, keeping what is there.
     """
     whole_number("rounds", rounds, 0)
-    stack = Stack(jobs, layout, graph)
+    stack = Stack(jobs, layout, graph, fused)
     return _Run(stack, jobs).go(rounds, every, seconds, observe)
 
 

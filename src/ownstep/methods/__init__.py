@@ -23,6 +23,7 @@ from ownstep.methods.own_step import OwnStep
 from ownstep.methods.plateau import Plateau
 from ownstep.methods.restart import NesterovRestart
 from ownstep.methods.scaffold import Scaffold
+from ownstep.methods.schedule import Schedule
 from ownstep.methods.steps import STEPS
 from ownstep.methods.switch import At, Never, NormBelow, Shrunk, Switch, Watch
 from ownstep.methods.yogi import FedYogi
@@ -37,6 +38,7 @@ METHODS: dict[str, type] = {
     "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
+    "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
     "extra": EXTRA,
@@ -107,6 +109,7 @@ __all__ = [
     "Plateau",
     "Progress",
     "Scaffold",
+    "Schedule",
     "Shrunk",
     "Switch",
     "Vector",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from ownstep.engines import Participation, TimeModel, price, run, tune
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper._mnist import Setting
+from ownstep.paper.bootstrap import interval, number
+from ownstep.paper.conducting import Pieces
 from ownstep.plan import Devices
 
 OURS, OURS_TUNED, POOLED = "Algorithm 1", "Algorithm 1, steps tuned", "GD 1/L-bar"
@@ -62,12 +64,33 @@ def contest(
         histories, setting.optimum, max(levels), NETWORK, setting.data_bytes, POOLED, NETWORK_COMPUTE * len(devices)
     )
     return {
+        "model": setting.model,
         "plan": setting.plan.to_dict(),
         "levels": list(levels),
         "price": {"level": max(levels), "network": repr(NETWORK), "rows": priced},
         "rows": [_row(setting, name, h, levels, search.get(name)) for name, h in histories.items()],
         "series": {name: _series(h, setting.optimum) for name, h in histories.items()},
     }
+
+
+def repeated(
+    names: Sequence[str], one: Callable[[str, int], dict[str, Any]], seed: int, seeds: int, pieces: Pieces | None
+) -> dict[str, Any]:
+    """``one(name, seed)`` for every name and seed, as arms; those of one name are a group."""
+    kept, arms = pieces or Pieces(), {}
+    for name in names:
+        for s in range(seed, seed + seeds):
+            label = f"{name}, seed {s}" if seeds > 1 else name
+            arms[label] = kept(label, one, name, s) | {"group": name, "seed": s}
+    return arms
+
+
+def firsts(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The first seed of every group, by its name."""
+    out: dict[str, Mapping[str, Any]] = {}
+    for name, arm in arms.items():
+        out.setdefault(arm.get("group", name), arm)
+    return out
 
 
 def _ours_scaled(
@@ -119,7 +142,7 @@ def _series(history: History, best: float) -> dict[str, list[Any]]:
 
 def rounds_of(arm: Mapping[str, Any], method: str) -> list[int | None]:
     """Rounds of a method to each level."""
-    return next(list(row["rounds"].values()) for row in arm["rows"] if row["method"] == method)
+    return list(_row_of(arm, method)["rounds"].values())
 
 
 def speed_up(arm: Mapping[str, Any], against: str, method: str = OURS) -> list[float | None]:
@@ -136,47 +159,94 @@ def speed_up(arm: Mapping[str, Any], against: str, method: str = OURS) -> list[f
 def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: float = 1.05) -> dict[str, Any]:
     """Computed: in how many (arm, rival, level) cells does Algorithm 1 need fewer rounds, as set and as tuned?
 
-    Only the rivals that the claim names are counted; what else was run is a finding.
+    Only the rivals that the claim names are counted; what else was run is a finding. Arms of one ``group`` are the same
+    contest with other seeds: over two or more of them the whole bootstrap interval of a cell has to lie above ``more``.
     """
     findings: list[str] = []
-    cells: dict[str, list[float]] = {"as set": [], "tuned": []}
+    numbers: list[dict[str, Any]] = []
+    won, count = {"as set": 0, "tuned": 0}, {"as set": 0, "tuned": 0}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for name, arm in arms.items():
-        for row in arm["rows"]:
+        groups.setdefault(arm.get("group", name), []).append(arm)
+    for name, repeats in groups.items():
+        for row in repeats[0]["rows"]:
             rival = row["method"]
             if rival in (OURS, OURS_TUNED):
                 continue
             tuned = row["search"] is not None
-            ratios = speed_up(arm, rival, OURS_TUNED if tuned else OURS)
+            cells = _cells(repeats, rival, OURS_TUNED if tuned else OURS)
             if rival.removesuffix(" tuned") in claimed:
-                cells["tuned" if tuned else "as set"] += [r for r in ratios if r is not None]
-            findings.append(f"{name}: {_sentence(row, ratios, tuned)}")
-        if "price" in arm:
-            findings.append(f"{name}: {_priced(arm['price'])}")
-    won = {kind: sum(r > more for r in found) for kind, found in cells.items()}
-    total, count = sum(won.values()), sum(map(len, cells.values()))
-    word = "holds" if total == count else "holds partly" if total else "does not hold here"
+                kind = "tuned" if tuned else "as set"
+                judged = {level: ratios for level, ratios in cells.items() if ratios}
+                won[kind] += sum(_ahead(ratios, more) for ratios in judged.values())
+                count[kind] += len(judged)
+                group = f"{name}: rounds of {rival} over those of {OURS}{' tuned' if tuned else ''}"
+                numbers += [number(f"to a gap of {level}", ratios, group) for level, ratios in judged.items()]
+            findings.append(f"{name}: {_sentence(row, repeats, cells, tuned)}")
+        if "price" in repeats[0]:
+            findings.append(f"{name}: {_priced(repeats[0]['price'])}")
+    total = sum(won.values())
+    word = "holds" if total == sum(count.values()) else "holds partly" if total else "does not hold here"
+    seeds = max(map(len, groups.values()), default=1)
+    surely = f", with the whole bootstrap interval over {seeds} seeds," if seeds > 1 else ""
     return {
         "verdict": word,
-        "rule": f"Algorithm 1 needs fewer rounds by more than {more:g}x in {won['as set']} of {len(cells['as set'])} "
-        f"cells (rival x level) against rivals as set, and in {won['tuned']} of {len(cells['tuned'])} when both sides "
-        "are tuned; partly as soon as it is one",
+        "rule": f"Algorithm 1 needs fewer rounds by more than {more:g}x{surely} in {won['as set']} of "
+        f"{count['as set']} cells (rival x level) against rivals as set, and in {won['tuned']} of {count['tuned']} "
+        "when both sides are tuned; partly as soon as it is one",
         "findings": findings,
+        "numbers": numbers,
     }
 
 
-def _sentence(row: Mapping[str, Any], ratios: Sequence[float | None], tuned: bool) -> str:
-    def text(ratio: float | None) -> str:
-        return "-" if ratio is None else "only we" if ratio == np.inf else "only they" if not ratio else f"{ratio:.2f}"
+def _cells(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str) -> dict[str, list[float]]:
+    """Rounds of the rival over ours for every level, one ratio a seed; who never arrives counts with all rounds."""
+    cells: dict[str, list[float]] = {level: [] for level in repeats[0]["rows"][0]["rounds"]}
+    for arm in repeats:
+        longest = _longest(arm)
+        for level, theirs, mine in zip(cells, rounds_of(arm, rival), rounds_of(arm, ours), strict=True):
+            if theirs is not None or mine is not None:
+                cells[level].append((theirs or longest) / max(1, mine or longest))
+    return cells
 
+
+def _longest(arm: Mapping[str, Any]) -> int:
+    """The rounds of the contest: the most that any method was run for."""
+    runs = [s["round"][-1] for s in arm.get("series", {}).values()]
+    return int(max([*runs, *(k for row in arm["rows"] for k in row["rounds"].values() if k)]))
+
+
+def _ahead(ratios: Sequence[float], more: float) -> bool:
+    return interval(ratios).low > more  # of a single ratio it is that ratio
+
+
+def _sentence(
+    row: Mapping[str, Any], repeats: Sequence[Mapping[str, Any]], cells: Mapping[str, Sequence[float]], tuned: bool
+) -> str:
     who = OURS_TUNED if tuned else OURS
-    levels = "/".join(row["rounds"])
-    out = f"{row['method']} over {who} at {levels}: {'/'.join(text(r) for r in ratios)} times the rounds"
+
+    def text(level: str, ratios: Sequence[float]) -> str:
+        if len(repeats) > 1:
+            return f"{interval(ratios)}" if ratios else "-"
+        theirs, mine = (_row_of(repeats[0], m)["rounds"][level] for m in (row["method"], who))
+        if theirs is None or mine is None:
+            return "-" if theirs is mine else "only they" if mine is None else "only we"
+        return f"{ratios[0]:.2f}"
+
+    ratios = " / ".join(text(level, found) for level, found in cells.items())
+    out = f"{row['method']} over {who} at {' / '.join(cells)}: {ratios} times the rounds"
     if tuned:
-        spent = row["search"]["rounds_spent"]
+        spent = sum(_row_of(arm, row["method"])["search"]["rounds_spent"] for arm in repeats)
         out += f" (found by a search of {spent:,} rounds)"
-    if "diverged" in row["stopped"] or row["stopped"].startswith("f(x) is"):
+    stops = [_row_of(arm, row["method"])["stopped"] for arm in repeats]
+    if any("diverged" in stop or stop.startswith("f(x) is") for stop in stops):
         out += "; it diverged"
-    return out + f"; test accuracy {100 * row['accuracy']['test']:.1f}%"
+    right = np.mean([_row_of(arm, row["method"])["accuracy"]["test"] for arm in repeats])
+    return out + f"; test accuracy {100 * right:.1f}%"
+
+
+def _row_of(arm: Mapping[str, Any], method: str) -> Mapping[str, Any]:
+    return next(row for row in arm["rows"] if row["method"] == method)
 
 
 def _priced(priced: Mapping[str, Any]) -> str:

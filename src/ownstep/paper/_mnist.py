@@ -32,6 +32,8 @@ SETTINGS = (
     ("weights", "1/N", "samples", "1/N minimises another function when devices differ in size"),
 )  # fmt: skip
 
+NETWORK, LOGISTIC = "the paper's network", "logistic regression"
+
 Splitter = Callable[[NDArray[Any], NDArray[Any]], Partition]
 
 
@@ -45,6 +47,19 @@ class Setting:
     accuracy: Callable[[NDArray[Any]], dict[str, float]]
     data_bytes: list[int]
     """Size of every device's images as they are stored, one byte a pixel."""
+    model: str = NETWORK
+
+
+def notice(result: Any) -> str:
+    """What a reader must know first: whether the paper's network was trained, or its place was taken."""
+    first = result.get("arms") if isinstance(result.get("arms"), list) else list(result["arms"].values())
+    model = result.get("model") or first[0].get("model")
+    if model is None or model == NETWORK:
+        return ""
+    return (
+        "The model is not the paper's. Where there is no GPU, logistic regression takes the place of the "
+        "paper's network: it is convex, so that its optimum and the devices' constants are known exactly."
+    )
 
 
 def on_gpu(quick: bool) -> bool:
@@ -79,7 +94,7 @@ def logistic(quick: bool, seed: int, split: Splitter) -> Setting:
         return {n: float((model.classes[(r @ table).argmax(axis=1)] == y).mean()) for n, (r, y) in parts.items()}
 
     sizes = [int(n) * rows.shape[1] for n in model.counts]
-    return Setting(model, describe(model), optimum(model).value, accuracy, sizes)
+    return Setting(model, describe(model), optimum(model).value, accuracy, sizes, LOGISTIC)
 
 
 def network(

@@ -7,8 +7,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ownstep.paper import _mnist, _trend
+from ownstep.paper.conducting import Pieces
 
 CLAIM = "More devices strengthen the advantage of Algorithm 1 over pooled GD (MNIST, Dirichlet 0.1)."
+
+SAYS = "More devices strengthen the advantage over the centralised counterpart (Fig. 6 of the appendix)."
+WHY = _trend.why
+NOTICE = _mnist.notice
 
 SETTINGS = (
     *_mnist.SETTINGS,
@@ -19,9 +24,17 @@ SETTINGS = (
 COUNTS = (2, 5, 15, 25)
 
 
-def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
+def run(
+    quick: bool = False,
+    seed: int = 0,
+    progress: bool | None = None,
+    seeds: int | None = None,
+    pieces: Pieces | None = None,
+) -> dict[str, Any]:
     """One arm for each number of devices."""
-    return _trend.run(COUNTS, lambda count, s: _mnist.dirichlet(count, 0.1, s), quick, seed, progress)
+    return _trend.run(
+        COUNTS, lambda count, s: _mnist.dirichlet(count, 0.1, s), quick, seed, progress, seeds, pieces, "N"
+    )  # fmt: skip
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

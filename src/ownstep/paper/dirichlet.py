@@ -7,8 +7,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ownstep.paper import _mnist, _trend
+from ownstep.paper.conducting import Pieces
 
 CLAIM = "A smaller Dirichlet parameter, so more heterogeneous devices, gives more acceleration (MNIST, five devices)."
+
+SAYS = "A smaller Dirichlet parameter leads to more acceleration (Fig. 5 of the appendix)."
+WHY = _trend.why
+NOTICE = _mnist.notice
 
 SETTINGS = (
     *_mnist.SETTINGS,
@@ -19,9 +24,17 @@ SETTINGS = (
 ALPHAS = (0.1, 0.5, 1.0, 5.0)
 
 
-def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
+def run(
+    quick: bool = False,
+    seed: int = 0,
+    progress: bool | None = None,
+    seeds: int | None = None,
+    pieces: Pieces | None = None,
+) -> dict[str, Any]:
     """One arm for each parameter."""
-    return _trend.run(ALPHAS, lambda alpha, s: _mnist.dirichlet(5, alpha, s), quick, seed, progress)
+    return _trend.run(
+        ALPHAS, lambda alpha, s: _mnist.dirichlet(5, alpha, s), quick, seed, progress, seeds, pieces, "alpha"
+    )  # fmt: skip
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

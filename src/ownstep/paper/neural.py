@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from ownstep.errors import OwnstepError
 from ownstep.history import History, finite
 from ownstep.methods import GD, At, Method, OwnStep
+from ownstep.paper.bootstrap import interval, number
 from ownstep.plan import Devices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OURS, POOLED, MATCHED, STRATIFIED = "Algorithm 1", "GD 1/L-bar", "GD matched step", "GD stratified"
+STRATIFIED_MATCHED = "GD stratified, matched step"
 WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
 
@@ -82,8 +84,11 @@ def record(
     return out
 
 
-def committed(experiment: str, *files: str, optional: Sequence[str] = ()) -> dict[str, Any]:
-    """What a GPU gave, from the files kept in the repository under ``results/``."""
+def committed(experiment: str, *files: str, optional: Sequence[str] = (), seeds: int | None = None) -> dict[str, Any]:
+    """What a GPU gave, from the files kept in the repository under ``results/``; they have the seeds they have."""
+    if seeds is not None:
+        raise OwnstepError(f"the full-size {experiment} experiment with {seeds} seeds of its own needs a CUDA GPU, and "
+                           "there is none here; without --seeds its recorded result is read")  # fmt: skip
     folder = Path(__file__).resolve().parents[3] / "results" / experiment
     found = {}
     for name in [*files, *(name for name in optional if (folder / name).exists())]:
@@ -96,6 +101,22 @@ def committed(experiment: str, *files: str, optional: Sequence[str] = ()) -> dic
                 f"result {str(path)!r}: {error}. Use --quick, or run benchmarks/gpu.py on a GPU"
             ) from error
     return found
+
+
+def recorded(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Where recorded results were made, by file: device, versions, commit and seeds."""
+    return {name: part["provenance"] for name, part in found.items() if "provenance" in part}
+
+
+def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Results of the same experiment with other seeds as one: the runs of every arm behind each other."""
+    out = json.loads(json.dumps(parts[0]))
+    for part in parts[1:]:
+        for kind, arm in part["arms"].items():
+            for key, found in arm.items():
+                out["arms"][kind].setdefault(key, []).extend(found)
+        out["seconds"] += part["seconds"]
+    return dict(out)
 
 
 def speed_up(run: Mapping[str, Any], method: str = OURS, against: str = POOLED) -> float | None:
@@ -119,48 +140,118 @@ def _first(series: Mapping[str, Any], level: float) -> int:
     return int(at[0])
 
 
-def interval(values: Sequence[float], seed: int = 0, times: int = 2000) -> tuple[float, float, float]:
-    """Mean, and its 95 % bootstrap interval over the runs."""
-    data = np.asarray(values, float)
-    drawn = np.random.default_rng(seed).choice(data, (times, len(data))).mean(axis=1)
-    return float(data.mean()), float(np.quantile(drawn, 0.025)), float(np.quantile(drawn, 0.975))
+def rounds_to(series: Mapping[str, Any], loss: float) -> float | None:
+    """The round in which a training loss is first reached, on straight lines between the looks; None if it never is."""
+    looks = [(k, v) for k, v in zip(series["rounds"], series["loss"], strict=True) if v is not None]
+    for i, (k, v) in enumerate(looks):
+        if v <= loss:
+            before = looks[i - 1] if i else None
+            return float(k) if before is None else before[0] + (k - before[0]) * (before[1] - loss) / (before[1] - v)
+    return None
 
 
-def judge(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Does Algorithm 1 need fewer rounds than GD at 1/L-bar in every arm, beyond the spread of the runs?"""
+def at_loss(run: Mapping[str, Any], loss: float, against: str = POOLED) -> tuple[float, float] | None:
+    """Rounds of ``against`` and of Algorithm 1 to a training loss; None if neither arrives, or one was not run.
+
+    One that does not arrive in time counts with all its rounds, so that the difference is rather too small.
+    """
+    ours, other = run["methods"].get(OURS), run["methods"].get(against)
+    if ours is None or other is None:
+        return None
+    mine, theirs = rounds_to(ours, loss), rounds_to(other, loss)
+    if mine is None and theirs is None:
+        return None
+    last = float(max(ours["rounds"][-1], other["rounds"][-1]))
+    return (last if theirs is None else theirs), max(1.0, last if mine is None else mine)
+
+
+def judge(arms: Mapping[str, Mapping[str, Any]], losses: Sequence[float] = ()) -> dict[str, Any]:
+    """Does Algorithm 1 need fewer rounds than GD at 1/L-bar to the same training loss, beyond the spread of the runs?
+
+    A cell is an arm and a loss: each of ``losses``, and in each run the worse of the two final losses.
+    """
     words: dict[str, str] = {}
     findings: list[str] = []
+    numbers: list[dict[str, Any]] = []
     for name, arm in arms.items():
         ratios = [r for r in (speed_up(run) for run in arm["runs"]) if r is not None]
         if not ratios:
             findings.append(f"{name}: a method diverged in every run, so nothing can be compared")
             words[name] = "does not hold here"
             continue
+        cells = [cell for cell in (_cell(name, arm, loss) for loss in losses) if cell is not None]
+        cells.append(number("to the worse of the final losses", ratios, _group(name, POOLED)))
+        numbers += cells + _others(name, arm)
         if len(ratios) < 2:
             findings.append(f"{name}: one run, ratio {ratios[0]:.2f}; shown, but too little to judge by")
             continue
-        mean, low, high = interval(ratios)
-        words[name] = "holds" if low > WORTHWHILE else "does not hold here" if high <= WORTHWHILE else "holds partly"
-        findings.append(_finding(name, arm, mean, low, high))
-    whole = next(iter(words.values())) if len(set(words.values())) == 1 else "holds partly"
+        won = sum(cell["low"] is not None and cell["low"] > WORTHWHILE for cell in cells)
+        words[name] = "holds" if won == len(cells) else "holds partly" if won else "does not hold here"
+        findings.append(_finding(name, arm, ratios, won, len(cells)))
+    same = set(words.values())
+    whole = same.pop() if len(same) == 1 else "holds partly" if same else "not judged"
+    each = ", ".join(f"{name}: {word}" for name, word in words.items())
+    stated = "".join(f"{loss:g}, " for loss in losses)
     return {
         "verdict": whole,
-        "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to the worse of their final training losses: "
-        f"holds where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g}, does not where it lies below; "
-        f"arms of two runs or more: {', '.join(f'{n} {w}' for n, w in words.items())}",
+        "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to training losses of {stated}and to the worse of "
+        f"the two final ones: an arm holds where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g} at "
+        f"every one, partly where at some; arms of two runs or more: {each}",
         "findings": findings,
+        "numbers": numbers,
     }
 
 
-def _finding(name: str, arm: Mapping[str, Any], mean: float, low: float, high: float) -> str:
-    gains = [run["devices"]["gain"] for run in arm["runs"]]
-    text = f"{name}, {len(gains)} runs: predicted gain {np.mean(gains):.2f}, "
-    text += f"speed-up over GD 1/L-bar {mean:.2f} [{low:.2f}, {high:.2f}]"
-    for other in (MATCHED, STRATIFIED):
+def beside(arms: Mapping[str, Mapping[str, Any]], other: str) -> str:
+    """For the report, computed: what is left of the speed-up against a baseline that the claim does not name."""
+    parts, left = [], False
+    for name, arm in arms.items():
+        ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
+        if len(ratios) > 1:
+            found = interval(ratios)
+            parts.append(f"{found} ({name})")
+            left = left or found.low > WORTHWHILE
+    if not parts:
+        return ""
+    ending = "" if left else ": none is left beyond the spread of the runs"
+    return f" Against {other} the speed-up to the final losses is {', '.join(parts)}{ending}."
+
+
+def _cell(name: str, arm: Mapping[str, Any], loss: float) -> dict[str, Any] | None:
+    pairs = [p for p in (at_loss(run, loss) for run in arm["runs"]) if p is not None]
+    if not pairs:
+        return None
+    saved = interval([theirs - ours for theirs, ours in pairs])
+    mean, low, high = (
+        f"{v:,.0f}" if abs(v) >= 10 else f"{round(v, 1) + 0.0:.1f}" for v in (saved.mean, saved.low, saved.high)
+    )
+    spread = f" [{low}, {high}]" if saved.runs > 1 else ""
+    ratios = [theirs / ours for theirs, ours in pairs]
+    return number(f"to a loss of {loss:g}", ratios, _group(name, POOLED), f"{mean}{spread} rounds saved")
+
+
+def _group(name: str, against: str) -> str:
+    return f"{name}: rounds of {against} over those of {OURS}"
+
+
+def _others(name: str, arm: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The baselines the claim does not name, to the worse of the final losses; shown, not judged."""
+    out = []
+    for other in (MATCHED, STRATIFIED, STRATIFIED_MATCHED):
         ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if ratios:
-            m, a, b = interval(ratios)
-            text += f", over {other} {m:.2f} [{a:.2f}, {b:.2f}]"
+            out.append(number("to the worse of the final losses", ratios, _group(name, other), "not judged"))
+    return out
+
+
+def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: int, cells: int) -> str:
+    gains = [run["devices"]["gain"] for run in arm["runs"]]
+    text = f"{name}, {len(gains)} runs: ahead at {won} of {cells} losses; predicted gain {np.mean(gains):.2f}, "
+    text += f"speed-up to the final losses over GD 1/L-bar {interval(ratios)}"
+    for other in (MATCHED, STRATIFIED, STRATIFIED_MATCHED):
+        more = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
+        if more:
+            text += f", over {other} {interval(more)}"
     finals = {}
     for label in arm["runs"][0]["methods"]:
         ends = [run["methods"][label]["loss"][-1] for run in arm["runs"] if label in run["methods"]]

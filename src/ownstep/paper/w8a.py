@@ -18,12 +18,24 @@ from ownstep import plots
 from ownstep.data import load
 from ownstep.engines import Comparison, baselines, compare
 from ownstep.methods import At, Method, OwnStep, Plateau, Switch
+from ownstep.paper.bootstrap import number
+from ownstep.paper.conducting import Pieces
 from ownstep.partition import squared_norms
 from ownstep.problems import BinaryLogistic, optimum
 from ownstep.smoothness import Smoothness, exact, trace
 
 CLAIM = (
     "On W8A, splitting by label, norm or eigenvalue needs substantially fewer iterations than GD on the pooled data."
+)
+
+SAYS = (
+    "At iteration 800 the logarithm of the loss is 3.57 for GD, 3.40 by labels and 3.33 by norms and eigenvalues; the "
+    "constants are 1.0 and 3.76 by labels (Fig. 2)."
+)
+WHY = (
+    "On the paper's subset the start is far from the solution, which is where own steps help; near it the local phase "
+    "has ended elsewhere. GD there may step by the true 1/L, which is several times longer than 1/L-bar, because "
+    "L-bar, a mean over samples, far exceeds the smoothness of the pooled loss."
 )
 
 SETTINGS = (
@@ -46,16 +58,21 @@ WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
 
 
-def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
+def run(
+    quick: bool = False, seed: int = 0, progress: bool | None = None, pieces: Pieces | None = None
+) -> dict[str, Any]:
     """All arms of the experiment as plain data; ``quick`` uses 4,000 rows in place of all."""
     data = load("w8a")
     rows, labels = data.rows.tocsr(), data.labels
     chosen = subset(rows, labels, seed)
     if quick:
         rows, labels = rows[:4000], labels[:4000]
-    few = {rule: _subset_arm(data.rows.tocsr()[chosen], data.labels[chosen], rule, seed, progress) for rule in RULES}
-    rounds = 1000 if quick else 3000
-    every = {rule: _full_arm(rows, labels, rule, rounds, seed, progress) for rule in RULES}
+    few_rows, few_labels = data.rows.tocsr()[chosen], data.labels[chosen]
+    rounds, kept, few, every = 1000 if quick else 3000, pieces or Pieces(), {}, {}
+    for rule in RULES:
+        few[rule] = kept(f"subset {rule}", _subset_arm, few_rows, few_labels, rule, seed, progress)
+    for rule in RULES:
+        every[rule] = kept(f"all {rule}", _full_arm, rows, labels, rule, rounds, seed, progress)
     return {"subset": few, "all": every, "rows": {"subset": len(chosen), "all": int(rows.shape[0])}}
 
 
@@ -154,7 +171,19 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
         "rule": f"faster than GD at 1/L-bar by more than {WORTHWHILE:g}x in {won} of {len(cells)} cells "
         f"(2 datasets x 3 partitions x gaps {', '.join(f'{t:g}' for t in LEVELS)}, where both arrive)",
         "findings": findings,
+        "numbers": _numbers(result),
     }
+
+
+def _numbers(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every cell that is judged: one run each, as nothing here is drawn but the subset and its start."""
+    return [
+        number(f"{rule}, to a gap of {level:g}", [ratio], f"{part}: rounds of GD 1/L-bar over those of Algorithm 1")
+        for part in ("subset", "all")
+        for rule, arm in result[part].items()
+        for level, ratio in zip(LEVELS, speed_ups(arm, "GD 1/L-bar"), strict=True)
+        if ratio
+    ]
 
 
 def _finding(part: str, rule: str, arm: dict[str, Any]) -> str:

@@ -2,21 +2,27 @@
 
 from ownstep.pep.bound import Bound, curve, worst_case
 from ownstep.pep.certificate import Certificate
+from ownstep.pep.certify import Certified
 from ownstep.pep.classes import METRICS, interpolation_gaps, repeated
 from ownstep.pep.instance import Instance, LocalLoss
 from ownstep.pep.interpolant import Interpolant
 from ownstep.pep.symbolic import NotLinear
+from ownstep.pep.tune import Tuned, rivals, tune
 
 __all__ = [
     "METRICS",
     "Bound",
     "Certificate",
+    "Certified",
     "Instance",
     "Interpolant",
     "LocalLoss",
     "NotLinear",
+    "Tuned",
     "curve",
     "interpolation_gaps",
     "repeated",
+    "rivals",
+    "tune",
     "worst_case",
 ]

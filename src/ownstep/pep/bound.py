@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ownstep.methods.base import Method
 from ownstep.pep import symmetry as alike
 from ownstep.pep.assemble import Conditions, conditions
 from ownstep.pep.certificate import Certificate, Proof, certificate, repair, slacks
+from ownstep.pep.certify import Certified, Evidence, certify
 from ownstep.pep.classes import check
 from ownstep.pep.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
 from ownstep.pep.gram import build
@@ -72,6 +74,7 @@ class Bound:
     _instance: Instance | None = field(default=None, repr=False)
     _certificate: Certificate | None = field(default=None, repr=False)
     hubs: tuple[int, ...] = field(default=(), repr=False)
+    _evidence: Evidence | None = field(default=None, repr=False)
 
     @property
     def gap(self) -> float:
@@ -91,6 +94,12 @@ class Bound:
         if self._certificate is None:
             raise OwnstepError(f"there is nothing to certify: {self.status}")
         return self._certificate
+
+    def certify(self, path: str | Path | None = None) -> Certified:
+        """The proof of ``upper`` in rational numbers, checked exactly; written as json to ``path`` when given one."""
+        if self._evidence is None:
+            raise OwnstepError(f"there is nothing to certify: {self.status}")
+        return certify(self._evidence, self.lower, path)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain data."""
@@ -332,6 +341,9 @@ class _Search:
             f"cancel after a repair of {proof.repaired:.1e}; the instance meets both radii, gradients at local "
             f"minimisers below {self.worst.residual:.1e}"
         )
+        size = self.target.size
+        asked = (self.metric, self.r0, self.rstar)
+        evidence = Evidence(self.path, self.devices, self.gram, rows, proof, size, *asked)
         return Bound(
             lower=self.worst.error,
             upper=proof.bound,
@@ -345,8 +357,9 @@ class _Search:
             size=len(self.gram.columns),
             seconds=time.perf_counter() - self.began,
             _instance=self.worst,
-            _certificate=certificate(self.gram, rows, self.radii, proof, self.metric, self.target.size),
+            _certificate=certificate(self.gram, rows, self.radii, proof, self.metric, size),
             hubs=hubs,
+            _evidence=evidence,
         )
 
     def _always_zero(self) -> Bound:

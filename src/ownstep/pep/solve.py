@@ -16,7 +16,7 @@ zero and the interpolation conditions a little below. Then neither is spoilt by 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import clarabel
@@ -64,6 +64,7 @@ class Solution:
     ----------
     limits, multipliers : the dual: tau and the rho_c, then lambda.
     gram, differences, values : the primal.
+    moves : how far to move the parameters, where the slack was allowed to follow them.
     """
 
     limits: Array
@@ -74,6 +75,7 @@ class Solution:
     status: str
     iterations: int
     seconds: float
+    moves: Array = field(default_factory=lambda: np.zeros(0))
 
 
 def objective(gram: Gram, metric: str, shared: bool) -> Objective:
@@ -137,6 +139,8 @@ def solve(
     tolerance: float = 1e-9,
     chordal: bool = True,
     scaling: bool = True,
+    slopes: Array | None = None,
+    reach: Array | None = None,
 ) -> Solution:
     """One call of the solver.
 
@@ -145,31 +149,42 @@ def solve(
     margin : how far inside their sets both answers are asked to be, in scaled units.
     chordal : let the solver split a banded slack into overlapping small ones.
     scaling : let the solver scale the problem too; up to :data:`LARGE` columns it is often faster without.
+    slopes, reach : packed derivatives of the mean block's slack by parameters of the method, one row each, and how far
+        each may move either way: then the parameters are chosen too, as if the slack were linear in them.
     """
     began = time.perf_counter()
-    count, heads = len(rows.pairs), len(radii.mean)
+    slopes = np.zeros((0, triangle(len(gram.columns)))) if slopes is None else slopes
+    count, heads, free = len(rows.pairs), len(radii.mean), len(slopes)
     twins = blocks(gram)
     variables = heads + count
-    cost = np.concatenate([np.ones(heads), np.full(count, -margin)])
-    equal = sp.hstack([sp.csr_array((len(target.values), heads)), rows.values.T])
-    parts = [equal, -sp.eye_array(variables)]
+    cost = np.concatenate([np.ones(heads), np.full(count, -margin), np.zeros(free)])
+    equal = sp.hstack(
+        [sp.csr_array((len(target.values), heads)), rows.values.T, sp.csr_array((len(target.values), free))]
+    )
+    parts = [equal, sp.hstack([-sp.eye_array(variables), sp.csr_array((variables, free))])]
     right = [target.values, np.zeros(variables)]
     cones = [clarabel.ZeroConeT(len(target.values)), clarabel.NonnegativeConeT(variables)]
+    if reach is not None:
+        box = sp.hstack([sp.csr_array((2 * free, variables)), sp.vstack([sp.eye_array(free), -sp.eye_array(free)])])
+        parts.append(box)
+        right.append(np.tile(reach, 2))
+        cones.append(clarabel.NonnegativeConeT(2 * free))
     n = len(gram.columns)
-    parts.append(-sp.hstack([_column_stack([pack(m) for m in radii.mean]), rows.mean.T]))
+    parts.append(-sp.hstack([_column_stack([pack(m) for m in radii.mean]), rows.mean.T, sp.csr_array(slopes.T)]))
     right.append(-pack(target.matrix) - margin * pack(np.eye(n)))
     cones.append(clarabel.PSDTriangleConeT(n))
     for position, c in enumerate(twins):
         width = len(gram.difference_scale[c])  # type: ignore[arg-type]
         zero = np.zeros(triangle(width))
         head = [zero if (m := d[c]) is None else pack(m) for d in radii.differences]
-        parts.append(-sp.hstack([_column_stack(head), rows.differences[position].T]))
+        still = sp.csr_array((triangle(width), free))  # what sets twins apart does not depend on the steps
+        parts.append(-sp.hstack([_column_stack(head), rows.differences[position].T, still]))
         right.append(-margin * pack(np.eye(width)))
         cones.append(clarabel.PSDTriangleConeT(width))
     settings = quiet(tolerance)
     settings.chordal_decomposition_enable = chordal
     settings.equilibrate_enable = scaling
-    quadratic = sp.csc_matrix((variables, variables))
+    quadratic = sp.csc_matrix((variables + free, variables + free))
     matrix = sp.csc_matrix(sp.vstack(parts))
     matrix.sort_indices()
     answer = clarabel.DefaultSolver(quadratic, cost, matrix, np.concatenate(right), cones, settings).solve()
@@ -181,7 +196,7 @@ def solve(
         raise OwnstepError(f"it returned no finite numbers ({status})")
     at = len(target.values)
     values = -z[:at]
-    at += variables
+    at += variables + (0 if reach is None else 2 * free)
     mean = unpack(z[at : at + triangle(n)], n)
     at += triangle(n)
     apart = []
@@ -189,9 +204,9 @@ def solve(
         width = len(gram.difference_scale[c])  # type: ignore[arg-type]
         apart.append(unpack(z[at : at + triangle(width)], width))
         at += triangle(width)
-    return Solution(
-        dual[:heads], dual[heads:], mean, apart, values, status, answer.iterations, time.perf_counter() - began
-    )
+    seconds = time.perf_counter() - began
+    limits, multipliers, moves = dual[:heads], dual[heads:variables], dual[variables:]
+    return Solution(limits, multipliers, mean, apart, values, status, answer.iterations, seconds, moves)
 
 
 def quiet(tolerance: float) -> Any:

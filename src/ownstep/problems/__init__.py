@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from ownstep.problems.least_squares import LeastSquares
     from ownstep.problems.linear import LinearModel
     from ownstep.problems.logistic import BinaryLogistic, MultinomialLogistic, logistic_regression
-    from ownstep.problems.network import Blocks, Network
+    from ownstep.problems.network import Network
     from ownstep.problems.penalties import SquaredL2, TensorNorms
     from ownstep.problems.reference import Optimum, optimum
+    from ownstep.problems.samples import Blocks
 
 __getattr__ = lazily(
     __name__,
     {
         "BinaryLogistic": "logistic",
-        "Blocks": "network",
+        "Blocks": "samples",
         "LeastSquares": "least_squares",
         "LinearModel": "linear",
         "MultinomialLogistic": "logistic",

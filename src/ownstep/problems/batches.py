@@ -6,6 +6,7 @@ shuffle of epoch e comes from (seed, e), so a run that is stopped and resumed se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,12 +36,27 @@ class Dealer:
     decks : groups of samples, each shuffled on its own.
     quota : how many samples of each deck go into a batch.
     per_device : samples a batch holds of each device; None when that differs from batch to batch.
+    seeds : a whole number for every deck, so that each has a shuffle of its own; 0, 1, ... by default.
     """
 
-    def __init__(self, decks: list[Indices], quota: NDArray[np.intp], seed: int, per_device: Any = None) -> None:
+    def __init__(
+        self,
+        decks: list[Indices],
+        quota: NDArray[np.intp],
+        seed: int,
+        per_device: Any = None,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
         self.decks, self.quota, self.seed, self.per_device = decks, quota, seed, per_device
+        self.seeds = range(len(decks)) if seeds is None else seeds
         self.size = int(quota.sum())
         self._shuffled: dict[int, tuple[int, Indices]] = {}
+
+    def keep(self, devices: NDArray[np.intp], held: Indices) -> Dealer:
+        """The same draws for some devices alone, where each is a deck: ``held`` are the samples they hold in all."""
+        decks = [np.searchsorted(held, self.decks[i]) for i in devices]
+        quota = self.quota[devices]
+        return Dealer(decks, quota, self.seed, quota, [self.seeds[i] for i in devices])
 
     def indices(self, k: int) -> Indices:
         """The samples of round k, those of the first deck first."""
@@ -51,7 +67,7 @@ class Dealer:
         epoch, at = divmod(k, rounds)
         known = self._shuffled.get(d)
         if known is None or known[0] != epoch:
-            order = np.random.default_rng([self.seed, epoch, d]).permutation(self.decks[d])
+            order = np.random.default_rng([self.seed, epoch, self.seeds[d]]).permutation(self.decks[d])
             known = self._shuffled[d] = (epoch, order)
         return known[1][at * self.quota[d] : (at + 1) * self.quota[d]]
 

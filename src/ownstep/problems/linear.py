@@ -9,6 +9,7 @@ factor a row, and one product with A and one with A^T serve any number of device
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, ClassVar, Literal
 
@@ -183,13 +184,19 @@ class LinearModel(ABC):
 
     def only(self, device: int) -> LinearModel:
         """The same problem with the data of one device alone: its minimiser is x_i*."""
-        alone = copy(self)
-        block = self.block(device)
-        alone._A, alone._y = self._A[block], self._y[block]
-        alone._At = sp.csr_array(alone._A.T) if sp.issparse(alone._A) else alone._A.T
-        alone.counts, alone.weights = self.counts[device : device + 1], np.ones(1)
-        alone.names, alone._starts = self.names[device : device + 1], np.array([0, self.counts[device]])
-        return alone
+        return self.keep([device])
+
+    def keep(self, devices: Sequence[int]) -> LinearModel:
+        """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
+        some = copy(self)
+        chosen = np.asarray(devices, int)
+        at = np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in chosen])
+        some._A, some._y = self._A[at], self._y[at]
+        some._At = sp.csr_array(some._A.T) if sp.issparse(some._A) else some._A.T
+        some.counts, some.weights = self.counts[chosen], self.weights[chosen] / self.weights[chosen].sum()
+        some.names = tuple(self.names[i] for i in chosen)
+        some._starts = np.concatenate([[0], np.cumsum(some.counts)])
+        return some
 
     def block(self, device: int) -> slice:
         """Where the rows of a device are stored."""

@@ -35,6 +35,12 @@ class BinaryLogistic(LinearModel):
         signed = sp.csr_array(sp.diags_array(sign, dtype=A.dtype) @ A) if sp.issparse(A) else A * sign[:, None]
         return signed, sign
 
+    def samples(self, device: int) -> tuple[Any, Array]:
+        """(rows, labels -1 and +1) of a device, as a problem of its own is made from them."""
+        sign = self._y[self.block(device)]
+        rows = self.rows(device)
+        return (sp.csr_array(sp.diags_array(sign) @ rows) if sp.issparse(rows) else rows * sign[:, None]), sign
+
     def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
         e = np.abs(z)
         np.exp(np.negative(e, out=e), out=e)

@@ -17,7 +17,7 @@ from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.files import write_atomically
 from ownstep.problems.encoder import Encoder, EncoderLayer
 from ownstep.problems.models import seeded
-from ownstep.problems.network import Blocks
+from ownstep.problems.samples import Blocks
 
 BLOCK_TOKENS = 2**17
 """Tokens, padding included, in one block of sentences of similar length."""

@@ -90,6 +90,7 @@ def differences(
     dtype: torch.dtype = torch.float64,
     chunk: int | None = None,
     layout: str | None = None,
+    fused: bool = False,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Sampled:
@@ -108,6 +109,7 @@ def differences(
     chunk : draws in one vectorised pass; chosen from the memory there is by default. Changes nothing else.
     layout : how many models are run at once, see :mod:`ownstep.problems.stack`; on a GPU ``"grouped"`` where the
         model allows it, ``"vmap"`` elsewhere.
+    fused : run differences in the ``"patches"`` layout with its small operations fused by ``torch.compile``.
     """
     _require_network(problem)
     whole_number("draws", draws, 1)
@@ -121,7 +123,9 @@ def differences(
     weights = torch.as_tensor(problem.weights, dtype=dtype, device=problem.device)
     centre = 0 if region.centre is None else torch.as_tensor(region.centre).to(problem.device, dtype)
     if layout is None:
-        layout = "grouped" if problem.device.type == "cuda" and "grouped" in layouts(problem.model) else "vmap"
+        stackable = problem.device.type == "cuda" and "grouped" in layouts(problem.model)
+        layout = "patches" if stackable and fused else "grouped" if stackable else "vmap"
+    forward: Any = torch.compile(stacked_forward, dynamic=False) if fused and not products else stacked_forward
     size = _chunk(problem, inputs, dtype, layout) if chunk is None else whole_number("chunk", chunk, 1)
 
     def device_gradients(x: Tensor) -> Tensor:
@@ -133,7 +137,7 @@ def differences(
         """(draws, devices, dim)"""
         if layout == "vmap":
             return torch.func.vmap(device_gradients)(xs)
-        return _stacked_gradients(model, xs, inputs[0], targets, shares, layout)
+        return _stacked_gradients(forward, model, xs, inputs[0], targets, shares, layout)
 
     def device_products(x: Tensor, v: Tensor) -> Tensor:
         """(devices, dim): the Hessian of f_i at x, times v, which is the gradient of <grad f_i(x), v>."""
@@ -144,7 +148,7 @@ def differences(
         if products and layout == "vmap":
             return torch.func.vmap(device_products)(xs, vs)
         if products:
-            return _stacked_gradients(model, xs, inputs[0], targets, shares, layout, vs)
+            return _stacked_gradients(forward, model, xs, inputs[0], targets, shares, layout, vs)
         return (all_gradients(xs + epsilon * vs) - all_gradients(xs)) / epsilon
 
     measure = _tensor_norms(problem) if norm == "tensors" else (lambda v: v.norm(dim=-1))
@@ -153,12 +157,14 @@ def differences(
     began = time.perf_counter()
     with Bar("gradient differences", draws, progress) as bar:
         for start in range(0, draws, size):
-            xs, vs = _draw(generator, seed, range(start, min(start + size, draws)), problem.dim, dtype)
+            # a compiled pass is made for one number of draws, so the last one may look at more than are kept
+            stop = start + size if fused else min(start + size, draws)
+            xs, vs = _draw(generator, seed, range(start, stop), problem.dim, dtype)
             changes = change(centre + region.scale * xs, vs)
             pooled = torch.einsum("i,kid->kd", weights, changes)
             found = torch.cat([measure(changes), measure(pooled)[:, None]], dim=1) / measure(vs)[:, None]
-            ratios[start : start + len(xs)] = found.cpu().numpy()
-            bar.update(start + len(xs))
+            ratios[start:stop] = found[: draws - start].cpu().numpy()
+            bar.update(min(stop, draws))
     if not np.isfinite(ratios).all():
         raise InvalidInput(
             f"a gradient is not finite within {region.scale:g} of the region's centre; use a smaller scale"
@@ -234,14 +240,21 @@ def _tensor_norms(problem: Network) -> Any:
 
 
 def _stacked_gradients(
-    model: Network, xs: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor, layout: str, vs: Tensor | None = None
+    forward: Any,
+    model: Network,
+    xs: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    shares: Tensor,
+    layout: str,
+    vs: Tensor | None = None,
 ) -> Tensor:
     """The gradient of every device at every draw, or its Hessian times v: one pass over draws x devices models."""
     draws, devices = len(xs), len(shares)
     x = xs.repeat_interleave(devices, 0).requires_grad_()
     tensors = model.layout.split(x)
     data = inputs.expand(draws, *inputs.shape).flatten(0, 1)
-    out = stacked_forward(model.model, tensors, data, layout)
+    out = forward(model.model, tensors, data, layout)
     losses = model.loss(out.flatten(0, 1), targets.expand(draws, *targets.shape).flatten(0, 2))
     objective = (losses.view(draws, devices, -1) * shares).sum()
     if model.penalty is not None:
@@ -255,7 +268,7 @@ def _stacked_gradients(
 def _chunk(problem: Network, inputs: tuple[Tensor, ...], dtype: torch.dtype, layout: str) -> int:
     """Draws that fit: a guess of so many times the inputs, and six gradients a device, for each."""
     wide = torch.finfo(dtype).bits // 8
-    each = (800 if layout == "unfold" else 100) * sum(t.numel() for t in inputs) * wide + 6 * len(
+    each = (800 if layout == "patches" else 100) * sum(t.numel() for t in inputs) * wide + 6 * len(
         problem.counts
     ) * problem.dim * wide
     return max(1, int(MEMORY.get(problem.device.type, 2**28) // each))

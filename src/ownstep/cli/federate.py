@@ -1,0 +1,45 @@
+"""``ownstep federate``: a Flower app for owners whose data stays where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ownstep.cli.common import Json, emit
+from ownstep.federate import init
+
+federate = typer.Typer(
+    help="Run a method between owners of data, on Flower.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(federate, name="federate")
+
+
+@federate.callback()
+def _group() -> None:
+    """Keeps `init` a word of its own while it is the only command."""
+
+
+@federate.command("init")
+def init_(
+    folder: Annotated[Path, typer.Argument(help="New or empty folder; its name becomes the app's.")],
+    sites: Annotated[int, typer.Option(min=1, help="How many sites the coordinator waits for.")] = 3,
+    publisher: Annotated[str, typer.Option(help="Account under which Flower files the app.")] = "ownstep",
+    as_json: Json = False,
+) -> None:
+    """Write a complete Flower app: server, client, a site.py for the owner's data, settings and a guide.
+
+    Example: ownstep federate init hospitals --sites 3
+    """
+    written = init(folder, sites, publisher)
+    if as_json:
+        emit({"folder": str(folder), "files": [str(path) for path in written]})
+        return
+    for path in written:
+        typer.echo(path)
+    typer.echo(f"next: cd {folder} && . ./env.sh && flwr run . --stream --federation-config 'num-supernodes={sites}'")

@@ -1,0 +1,1 @@
+"""A federation of data owners: every site takes its own step."""

@@ -1,0 +1,46 @@
+"""A network problem with the data of some devices alone, as one rank of a cluster holds it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from ownstep.errors import InvalidInput
+from ownstep.partition import Partition
+from ownstep.problems.batches import Pooled
+from ownstep.problems.graphs import Replay
+from ownstep.problems.network import Network
+
+
+def keep(problem: Network, devices: Sequence[int]) -> Network:
+    """The samples of these devices, copied; batches are those the whole problem would draw of them."""
+    if problem.augment is not None or isinstance(problem.batch, Pooled):
+        drawn = problem.batch if problem.augment is None else problem.augment
+        raise InvalidInput(f"{drawn!r} is drawn for all devices' data together; use PerDevice or Stratified batches")
+    some, chosen = copy.copy(problem), np.asarray(devices, int)
+    owners = problem.partition.device_of
+    held = np.flatnonzero(np.isin(owners, chosen))
+    place = np.zeros(len(problem.counts), np.intp)
+    place[chosen] = np.arange(len(chosen))
+    names = tuple(problem.names[i] for i in chosen)
+    some.partition = Partition(place[owners[held]], problem.partition.rule, names)
+    some.parts, start = [], 0
+    for part in problem.parts:
+        stop = start + len(part[0])
+        mine = held[(held >= start) & (held < stop)] - start
+        if len(mine):
+            some.parts.append(tuple(t[torch.as_tensor(mine, device=t.device)] for t in part))
+        start = stop
+    some.targets = problem.targets[torch.as_tensor(held, device=problem.device)]
+    some.names, some.counts, some.divisor = names, problem.counts[chosen], problem.divisor[chosen]
+    some.device_of = torch.as_tensor(some.partition.device_of, device=problem.device)
+    some._by_device = torch.argsort(some.device_of, stable=True)
+    some._lengths = torch.as_tensor(some.counts, dtype=torch.int64, device=problem.device)
+    some.weights = problem.weights[chosen] / problem.weights[chosen].sum()
+    some.dealer = None if problem.dealer is None else problem.dealer.keep(chosen, held)
+    some._drawn, some._last_mix = None, None
+    some._pass = Replay(some._whole if problem.batch is None else some._weighted, problem._pass.enabled)
+    return some

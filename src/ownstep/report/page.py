@@ -1,0 +1,257 @@
+"""The page: results and templates in, one html file out."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+import ownstep
+from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.files import write_atomically
+from ownstep.report.charts import Chart, charts, tables
+from ownstep.report.numbers import fixed, is_number, spell
+from ownstep.report.palette import Palette
+from ownstep.report.reading import (
+    BEYOND,
+    IN_THE_PAPER,
+    MISSING,
+    OTHER,
+    VERDICTS,
+    WORST_CASE,
+    Record,
+    Results,
+    read,
+    shorten,
+)
+
+PARTS = {
+    WORST_CASE: (
+        "The worst case",
+        "Over all functions of the paper's classes: how large can the error still be after K rounds? Every number "
+        "here is exact, enclosed between a function that attains it and a proof that none exceeds it.",
+    ),
+    IN_THE_PAPER: (
+        "The experiments",
+        "In the paper's order. Each one says what is claimed, what was measured here, and why the two differ where "
+        "they do.",
+    ),
+    BEYOND: (
+        "Where the speed-up comes from",
+        "What the paper does not ask: which part of the method earns the gain, and how much hangs on the estimated "
+        "constants.",
+    ),
+}
+MARKS = {VERDICTS[0]: "yes", VERDICTS[1]: "partly", VERDICTS[2]: "no", OTHER: "none", MISSING: "none"}
+NUMBER = re.compile(
+    r"(?P<name>Algorithm 1|Fig\. \d+\w?|Theorem \d|"
+    r"[12]/\(?L[-\w+]*\)?|L_?[\d₁₂]|W8A|SST-2|CIFAR-10|\b[A-Za-z_]+[-_]?\d+\w*)"
+    r"|(?P<number>(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?:e[-+−]?\d+)?%?)"
+)
+
+
+def write(results: Path, target: Path, quick: bool = False) -> Results:
+    """Write the page of everything below ``results`` to ``target``, and return what was read.
+
+    Parameters
+    ----------
+    results : Path
+        Folder with one folder an experiment, as ``ownstep paper`` writes it.
+    target : Path
+        The html file; links to the json files are relative to it.
+    quick : bool
+        Read the small versions, ``NAME-quick``.
+    """
+    if not results.is_dir():
+        raise InvalidInput(f"no folder of results at {str(results)!r}: run 'ownstep paper all --quick', or name one")
+    link = quote(Path(os.path.relpath(results.resolve(), target.resolve().parent)).as_posix())
+    found = read(results, link, quick)
+    html = build(found)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(target) as file:
+            file.write(html.encode())
+    except OSError as error:
+        raise OwnstepError(f"cannot write the report to {str(target)!r}: {error}") from error
+    return found
+
+
+def build(results: Results) -> str:
+    """The whole page as text."""
+    palette = Palette()
+    drawn: list[dict[str, Any]] = []
+    sections = {}
+    for part, (title, lead) in PARTS.items():
+        records = results.part(part)
+        if records:
+            sections[part] = {
+                "title": title,
+                "lead": lead,
+                "experiments": [_experiment(r, palette, drawn) for r in records],
+            }
+    environment = Environment(
+        loader=PackageLoader("ownstep.report", "assets"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"spell": spell, "fixed": fixed, "linked": linked, "maths": maths}
+    return environment.get_template("page.html").render(
+        sections=sections,
+        rows=[row for part in sections.values() for row in part["experiments"]],
+        counts=results.counts,
+        marks=MARKS,
+        judged=sum(results.counts.get(w, 0) for w in VERDICTS),
+        commits=_commits(results),
+        version=ownstep.__version__,
+        charts=embedded(drawn),
+        style=Markup(_asset("uplot.min.css") + _asset("style.css")),
+        fonts={name: _encoded(f"{name}.woff2") for name in ("source-serif-4", "source-sans-3")},
+        library=Markup(_asset("uplot.min.js")),
+        licence=_asset("uplot-LICENSE.txt"),
+        scripts=[Markup(_asset(name)) for name in ("charts.js", "gain.js", "page.js")],
+    )  # fmt: skip
+
+
+def _experiment(record: Record, palette: Palette, drawn: list[dict[str, Any]]) -> dict[str, Any]:
+    """Everything a section shows; its charts are added to ``drawn`` and known by their place there."""
+    figures, left_out = charts(record.module, record.result) if record.data else ([], 0)
+    first = len(drawn)
+    drawn.extend(plain(chart, palette) for chart in figures)
+    where, title = heading(record)
+    return {
+        "name": record.name,
+        "id": re.sub(r"[^a-z0-9-]", "-", record.name.lower()),
+        "where": where,
+        "title": title,
+        "record": record,
+        "mark": MARKS[record.word],
+        "says": record.said("SAYS"),
+        "why": record.said("WHY"),
+        "notice": record.said("NOTICE"),
+        "figures": list(enumerate(figures, first)),
+        "left_out": left_out,
+        "tables": tables(record.result) if record.data else [],
+        "numbers": [_number(n, i) for i, n in enumerate(record.numbers)],
+        "excerpt": json.dumps(_excerpt(record), indent=1, ensure_ascii=False) if record.data else "",
+        "seed": seed if isinstance(seed := record.provenance.get("seed"), int) else 0,
+        "machine": _machine(record.provenance),
+        "recorded": _recorded(record),
+    }
+
+
+def heading(record: Record) -> tuple[str, str]:
+    """Where in the paper, and what: from the module's ``TITLE`` or the first line of its docstring."""
+    line = record.said("TITLE") or (getattr(record.module, "__doc__", None) or record.name).strip().splitlines()[0]
+    where, colon, what = line.rstrip(".").partition(": ")
+    if not colon or len(where) > 40:
+        where, what = "", line.rstrip(".")
+    return where, what[:1].upper() + what[1:]
+
+
+def _number(number: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """One number of a verdict, with the place of its interval on a common axis."""
+    out = {k: number.get(k) for k in ("group", "what", "value", "low", "high", "runs", "note")}
+    value = out["value"] if is_number(out["value"]) else 0.0
+    low, high = (float(bound) if is_number(bound := out[k]) else value for k in ("low", "high"))
+    drawn = (low, value, high) if 0 < low <= high else None  # on a logarithmic axis
+    return out | {"drawn": drawn, "pointer": f"verdict.numbers[{index}]"}
+
+
+def _excerpt(record: Record) -> Any:
+    return shorten({k: v for k, v in dict(record.data or {}).items() if k not in ("settings", "claim")})
+
+
+def _recorded(record: Record) -> dict[str, str]:
+    """Where results that were only read had been made, by file."""
+    found = record.result.get("recorded") if isinstance(record.result, Mapping) else None
+    if not isinstance(found, Mapping):
+        return {}
+    kept = ("device", "commit", "python", "torch", "cuda", "precision", "seeds", "note")
+    return {
+        str(name): " · ".join(f"{k} {spell(known[k])}" for k in kept if known.get(k) not in (None, ""))
+        for name, known in found.items()
+        if isinstance(known, Mapping)
+    }
+
+
+def _machine(known: Mapping[str, Any]) -> str:
+    """Seed, commit, machine and versions in one line."""
+    versions = known.get("versions")
+    parts = [f"seed {spell(known['seed'])}" if "seed" in known else ""]
+    parts += [f"commit {known['commit']}" if known.get("commit") else "", str(known.get("machine") or "")]
+    parts += [f"Python {known['python']}" if known.get("python") else ""]
+    if isinstance(versions, Mapping):
+        parts += [f"{name} {version}" for name, version in versions.items() if version]
+    return " · ".join(p for p in parts if p)
+
+
+def _commits(results: Results) -> list[str]:
+    found = [r.provenance.get("commit") for r in results.records if r.data]
+    return sorted({c for c in found if isinstance(c, str)})
+
+
+def plain(chart: Chart, palette: Palette) -> dict[str, Any]:
+    """A chart as the script of the page reads it, numbers to six digits."""
+    views = []
+    for view in chart.views:
+        looks = palette.looks([line.name for line in view.lines])
+        lines = [
+            {
+                "name": line.name, "colour": colour, "dash": dash, "x": _short(line.x), "y": _short(line.y),
+                **({"low": _short(line.low), "high": _short(line.high)} if line.low and line.high else {}),
+            }
+            for line, (colour, dash) in zip(view.lines, looks, strict=True)
+        ]  # fmt: skip
+        views.append({"label": view.label, "log": view.log, "lines": lines})
+    return {
+        "title": chart.title, "x": chart.x, "xLog": chart.x_log, "ticks": chart.ticks, "kind": chart.kind,
+        "views": views,
+    }  # fmt: skip
+
+
+def _short(values: Any) -> list[Any]:
+    return [None if v is None else int(v) if float(v).is_integer() else float(f"{v:.6g}") for v in values]
+
+
+def embedded(data: Any) -> Markup:
+    """Json that can stand inside a script element whatever its strings hold."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def linked(text: str, link: str, pointer: str) -> Markup:
+    """A sentence with every number in it linked to the json it came from; everything else escaped."""
+    text, out, last = text[:1].upper() + text[1:], [], 0
+    for match in NUMBER.finditer(text):
+        out.append(maths(text[last : match.start()]))
+        last = match.end()
+        if match["name"]:
+            out.append(maths(match["name"]))
+        else:
+            out.append(Markup('<a class="n" href="{}" title="{}">{}</a>').format(link, pointer, match["number"]))
+    return Markup("").join([*out, maths(text[last:])])
+
+
+def maths(text: Any) -> Markup:
+    """Escaped text in which L_i, x^K and the like have their indices and exponents set as such."""
+    safe = str(escape(text))
+    safe = re.sub(r"\b([A-Za-z])_(\w|bar)\b", r"\1<sub>\2</sub>", safe)
+    return Markup(re.sub(r"\^(\w+)", r"<sup>\1</sup>", safe))
+
+
+def _asset(name: str) -> str:
+    return (files("ownstep.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _encoded(name: str) -> str:
+    return base64.b64encode((files("ownstep.report") / "assets" / name).read_bytes()).decode()

@@ -1,0 +1,208 @@
+"""What the ranks of the tests do: ``python -m tests.engines.cluster_worker TASK FOLDER`` under torchrun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from ownstep import partition
+from ownstep.cli.common import build
+from ownstep.engines import Bernoulli, cluster, compare, local
+from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.methods import (
+    EXTRA,
+    GD,
+    NIDS,
+    AdGD,
+    At,
+    DecentralisedGD,
+    FedAdam,
+    FedAvg,
+    GradientTracking,
+    Nesterov,
+    OwnStep,
+    Scaffold,
+)
+from ownstep.plan import Devices
+from ownstep.problems import BinaryLogistic, Network, PerDevice, SquaredL2
+from tests.conftest import make_logistic
+
+DEVICES, ROUNDS = 8, 15
+RACE = {"Algorithm 1": OwnStep(), "GD 1/L": GD("true"), "Nesterov": Nesterov()}
+METHODS = {
+    "own_step": OwnStep(),
+    "own_step_at": OwnStep(At(7)),
+    "gd_true": GD("true"),
+    "nesterov": Nesterov(),
+    "adgd": AdGD(),
+    "adaptive": OwnStep(smoothness="adaptive"),
+    "fedadam": FedAdam(),
+    "fedavg": FedAvg(local_steps=3),
+    "scaffold": Scaffold(),
+    "extra": EXTRA(),
+    "nids": NIDS(),
+    "dgd_atc": DecentralisedGD(order="atc", graph="grid"),
+    "tracking": GradientTracking(),
+    "tracking_atc": GradientTracking(order="atc"),
+}
+RESUMED = {"own_step": OwnStep(), "extra": EXTRA(), "adaptive": OwnStep(smoothness="adaptive")}
+ABSENCES = {
+    "rescaled": (OwnStep(), Bernoulli(0.6, "rescale", seed=3)),
+    "remembered": (OwnStep(), Bernoulli(0.6, "last", seed=3)),
+    "adaptive_absent": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "rescale", seed=3)),
+    "adaptive_remembered": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "last", seed=3)),
+    "dropped_links": (DecentralisedGD(), Bernoulli(0.6, "drop", seed=3)),
+}
+NETWORK_METHODS = {
+    "network": OwnStep(At(6)),
+    "network_extra": EXTRA(),
+    "network_adaptive": OwnStep(smoothness="adaptive"),
+    "network_fedavg": FedAvg(0.05, local_steps=2),
+}
+
+
+def logistic() -> BinaryLogistic:
+    return make_logistic(DEVICES, samples=200)
+
+
+def network(batch=None, dtype=torch.float64) -> Network:
+    rng = np.random.default_rng(5)
+    inputs = torch.as_tensor(rng.standard_normal((120, 6)))
+    labels = rng.integers(0, 3, 120)
+    split = partition.dirichlet(labels, DEVICES, alpha=1.0, seed=2, min_samples=4)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).to(dtype)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=dtype) * 0.4)
+    return Network(model, inputs.to(dtype), labels, split, penalty=SquaredL2(0.01), batch=batch, seed=4)
+
+
+def constants(problem: Network) -> Devices:
+    return Devices(problem.weights, np.linspace(2, 6, DEVICES), names=problem.names)
+
+
+def check(folder: Path) -> None:
+    """Everything that needs nothing but ranks in good health, in one start."""
+    whole = logistic()
+    shared = cluster.deal(whole, deadline=60)
+    ranks = shared.ranks
+    held = shared.problem._A.shape[0]
+    (folder / f"rows-{ranks.rank}.txt").write_text(f"{held} {os.getpid()}")
+
+    def keep(name, history):
+        if ranks.rank == 0:
+            history.save(folder / name)
+
+    for name, method in METHODS.items():
+        keep(name, cluster.run(method, shared, ROUNDS, measure_gradient=name == "own_step"))
+    for name, (method, absence) in ABSENCES.items():
+        keep(name, cluster.run(method, shared, ROUNDS, participation=absence))
+    keep("sparse", cluster.run(EXTRA(), shared, ROUNDS, measure_every=10))
+    for name, method in NETWORK_METHODS.items():
+        net = network()
+        keep(name, cluster.run(method, cluster.deal(net), 12, devices=constants(net)))
+    for name, net in {"network_batch": network(PerDevice(2)), "network_float32": network(dtype=torch.float32)}.items():
+        keep(name, cluster.run(OwnStep(At(6)), cluster.deal(net), 12, devices=constants(net)))
+
+    mine = own_data(ranks.rank, ranks.size)
+    keep("own_data", cluster.run(OwnStep(At(5)), mine, 10))
+    problem, _ = build("breast_cancer", "by_norm", 4, 1e-2, 0)
+    race = compare(cluster.deal(problem), RACE, rounds=20, engine=cluster.run)
+    for name, history in race.histories.items():
+        keep(f"race-{name.replace('/', '_')}", history)
+
+    for name, method in RESUMED.items():
+        cluster.run(method, shared, 6, checkpoint=folder / f"kept-{name}.npz")
+        keep(f"resumed-{name}", cluster.run(method, shared, ROUNDS, checkpoint=folder / f"kept-{name}.npz"))
+    absence = ABSENCES["adaptive_absent"][1]
+    for rounds in (6, ROUNDS):
+        path = folder / "kept-absent.npz"
+        history = cluster.run(RESUMED["adaptive"], shared, rounds, participation=absence, checkpoint=path)
+    keep("resumed-absent", history)
+    keep("from_local", cluster.run(EXTRA(), shared, ROUNDS, checkpoint=folder / "kept-local.npz"))
+    if ranks.size > 1:
+        refuse(folder, shared, whole)
+
+
+def refuse(folder: Path, shared, whole) -> None:
+    """Ranks that were told different things say so, and who differs."""
+    ranks = shared.ranks
+    said = []
+    for wrong in (
+        lambda: cluster.run(OwnStep(), shared, 5, x0=np.full(4, float(ranks.rank == 1))),
+        lambda: cluster.run(OwnStep() if ranks.rank else GD(), shared, 5),
+        lambda: ranks.agree("the weather", bytes([ranks.rank == 1])),
+        lambda: cluster.deal(make_logistic(1)),
+    ):
+        try:
+            wrong()
+        except (InvalidInput, OwnstepError) as error:
+            said.append(str(error))
+    if ranks.rank == 0:
+        (folder / "refused.txt").write_text("\n".join(said))
+
+
+def own_data(rank: int, size: int) -> BinaryLogistic:
+    """A rank's own problem, from its own rows alone; the ranks hold different numbers of devices."""
+    whole = logistic()
+    blocks = [range(0, 5), range(5, 8)] if size == 2 else np.array_split(np.arange(DEVICES), size)
+    rows = [whole.rows(i) * whole._y[whole.block(i)][:, None] for i in blocks[rank]]
+    labels = np.concatenate([whole._y[whole.block(i)] for i in blocks[rank]])
+    owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
+    return BinaryLogistic(np.vstack(rows), labels, partition.given(owner), mu=0.05)
+
+
+def die(folder: Path) -> None:
+    """Rank 1 is killed in the first attempt, once there is a checkpoint; the second goes on from it."""
+    local.CHECKPOINT_SECONDS = 0.02
+    path, first = folder / "run.npz", os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    shared = cluster.deal(logistic(), deadline=30)
+    began = []
+
+    def watch(k, x):
+        began.append(k)
+        if first and shared.ranks.rank == 1 and k >= 100 and path.exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    broken = cluster.run(OwnStep(At(150)), shared, 300, checkpoint=path, observe=watch)
+    whole = cluster.run(OwnStep(At(150)), shared, 300)
+    if shared.ranks.rank == 0:
+        broken.save(folder / "broken")
+        whole.save(folder / "whole")
+        (folder / "began.txt").write_text(str(began[0]))
+
+
+def hang(folder: Path) -> None:
+    """Rank 1 stops in round 5 and never answers again."""
+    shared = cluster.deal(logistic(), deadline=2)
+    (folder / f"pid-{shared.ranks.rank}").write_text(str(os.getpid()))
+
+    def watch(k, x):
+        if shared.ranks.rank == 1 and k == 5:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    try:
+        cluster.run(OwnStep(), shared, 100, observe=watch)
+    except OwnstepError as error:
+        (folder / f"said-{shared.ranks.rank}").write_text(str(error))
+
+
+def secret(folder: Path) -> None:
+    """A short run, over whatever transport the environment asks for."""
+    try:
+        shared = cluster.deal(logistic(), deadline=20)
+        cluster.run(OwnStep(), shared, 5).save(folder / f"secret-{shared.ranks.rank}")
+    except OwnstepError as error:
+        (folder / f"said-{os.environ['RANK']}").write_text(str(error))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    {"check": check, "die": die, "hang": hang, "secret": secret}[sys.argv[1]](Path(sys.argv[2]))

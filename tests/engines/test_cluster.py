@@ -1,0 +1,330 @@
+"""The cluster engine on real processes of this machine, all on the loopback device."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from ownstep.cli import main
+from ownstep.engines import cluster, compare, local, torchrun
+from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.history import History
+from ownstep.methods import EXTRA, At, OwnStep
+
+from ..test_cli import call
+from . import cluster_worker as worker
+from .test_local import assert_same_history
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 150
+"""Seconds after which a start is ended; they take a tenth of it on an idle machine."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return torchrun.environment() | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | more
+
+
+def run_ranks(ranks: int, *arguments: str, module: str = "tests.engines.cluster_worker", restarts: int = 0):
+    """Start ranks by torchrun and wait; when it has to be ended it ends its ranks itself."""
+    command = torchrun.command(ranks, module, arguments, restarts)
+    child = subprocess.Popen(
+        command, env=environment(), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        out, err = child.communicate(timeout=LIMIT)
+    finally:
+        end(child)
+    return child.returncode, out, err
+
+
+def end(child: subprocess.Popen) -> None:
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.communicate(timeout=40)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate(timeout=10)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def ranks(request, tmp_path_factory):
+    """(number of ranks, folder with what they found): one start for many tests, whichever process runs them."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = base / f"ranks{request.param}"
+    ended = folder / "ended.txt"
+    try:
+        folder.mkdir()
+    except FileExistsError:  # another process of pytest-xdist was first
+        limit = time.monotonic() + LIMIT + 60
+        while not ended.exists() and time.monotonic() < limit:
+            time.sleep(0.2)
+    else:
+        local.run(EXTRA(), worker.logistic(), 6, checkpoint=folder / "kept-local.npz")
+        code, _, err = run_ranks(request.param, "check", str(folder))
+        (folder / "part.txt").write_text(f"{code}\n{err}")
+        (folder / "part.txt").rename(ended)
+    code, err = ended.read_text().split("\n", 1)
+    assert code == "0", err
+    return request.param, folder
+
+
+def tolerance(name: str) -> float:
+    """1e-12, but where steps are quotients of small differences, which blow rounding up round by round."""
+    return 1e-7 if name.startswith(("adgd", "adaptive", "network_adaptive")) else 1e-12
+
+
+def close(cluster_history: History, local_history: History, within: float = 1e-12) -> None:
+    np.testing.assert_allclose(cluster_history.x, local_history.x, rtol=0, atol=within)
+    np.testing.assert_allclose(cluster_history.best_x, local_history.best_x, rtol=0, atol=within)
+    for column in ("value", "gradient_norm", "step"):
+        mine, theirs = cluster_history.columns[column], local_history.columns[column]
+        np.testing.assert_allclose(mine, theirs, rtol=within, atol=within, err_msg=column)
+    assert (cluster_history.phase == local_history.phase).all()
+    assert (cluster_history.columns["participants"] == local_history.columns["participants"]).all()
+    assert (cluster_history.stopped, cluster_history.switched_at) == (local_history.stopped, local_history.switched_at)
+
+
+def test_every_method_moves_as_on_one_machine(ranks):
+    problem = worker.logistic()
+    for name, method in worker.METHODS.items():
+        expected = local.run(method, problem, worker.ROUNDS, measure_gradient=name == "own_step")
+        close(History.load(ranks[1] / name), expected, tolerance(name))
+    for name, (method, absence) in worker.ABSENCES.items():
+        seen, expected = History.load(ranks[1] / name), local.run(method, problem, worker.ROUNDS, participation=absence)
+        close(seen, expected, tolerance(name))
+        assert (seen.took_part == expected.took_part).all()
+
+
+def test_a_network_moves_as_on_one_machine(ranks):
+    problem = worker.network()
+    devices = worker.constants(problem)
+    for name, method in worker.NETWORK_METHODS.items():
+        close(History.load(ranks[1] / name), local.run(method, problem, 12, devices=devices), tolerance(name))
+    batched = worker.network(worker.PerDevice(2))
+    close(History.load(ranks[1] / "network_batch"), local.run(OwnStep(At(6)), batched, 12, devices=devices))
+    small = local.run(OwnStep(At(6)), worker.network(dtype=worker.torch.float32), 12, devices=devices)
+    close(History.load(ranks[1] / "network_float32"), small, 2e-6)
+
+
+def test_every_rank_keeps_its_own_rows_and_no_others(ranks):
+    size, folder = ranks
+    counts = worker.logistic().counts
+    expected = [int(counts[part].sum()) for part in np.array_split(np.arange(worker.DEVICES), size)]
+    seen = [(folder / f"rows-{r}.txt").read_text().split() for r in range(size)]
+    assert [int(rows) for rows, _ in seen] == expected
+    assert len({pid for _, pid in seen}) == size
+
+
+def test_ranks_that_only_ever_had_their_own_data_find_the_same(ranks):
+    """Smoothness measured by each rank for itself, weights by their samples, and the pooled L by all together."""
+    close(History.load(ranks[1] / "own_data"), local.run(OwnStep(At(5)), worker.logistic(), 10))
+
+
+def test_bytes_are_what_the_ranks_hand_over(ranks):
+    size, folder = ranks
+    vector = 4 * 8
+    one_sum = size * (vector + 8 * worker.DEVICES + 2 * 8)  # the sum, the losses, two control words
+    for name in ("own_step", "gd_true", "nesterov"):
+        assert History.load(folder / name).columns["bytes_up"].tolist() == [one_sum] * worker.ROUNDS + [0]
+    # A ring of eight devices in consecutive blocks: two rows cross at every border of two blocks.
+    borders = {1: 0, 2: 2, 4: 4}[size]
+    assert History.load(folder / "extra").columns["bytes_up"].tolist() == [2 * borders * vector] * worker.ROUNDS + [0]
+    assert History.load(folder / "tracking").columns["bytes_up"].tolist() == [4 * borders * vector] * worker.ROUNDS + [
+        0
+    ]
+
+
+def test_between_measurements_only_neighbours_talk(ranks):
+    sparse, dense = History.load(ranks[1] / "sparse"), History.load(ranks[1] / "extra")
+    assert (sparse.x == dense.x).all()
+    measured = np.isin(np.arange(worker.ROUNDS + 1), [0, 10, worker.ROUNDS])
+    assert (sparse.value[measured] == dense.value[measured]).all()
+    assert np.isnan(sparse.value[~measured]).all()
+
+
+def test_checkpoints_do_not_know_how_many_ranks_wrote_them(ranks):
+    _, folder = ranks
+    problem = worker.logistic()
+    close(History.load(folder / "from_local"), local.run(EXTRA(), problem, worker.ROUNDS))
+    for name, method in worker.RESUMED.items():
+        close(History.load(folder / f"resumed-{name}"), local.run(method, problem, worker.ROUNDS), tolerance(name))
+        # and back: what the ranks wrote, one process takes further
+        further = local.run(method, problem, worker.ROUNDS + 3, checkpoint=folder / f"kept-{name}.npz")
+        close(further, local.run(method, problem, worker.ROUNDS + 3), tolerance(name))
+    method, absence = worker.ABSENCES["adaptive_absent"]
+    expected = local.run(method, problem, worker.ROUNDS, participation=absence)
+    close(History.load(folder / "resumed-absent"), expected, tolerance("adaptive"))
+
+
+def test_the_comparison_of_the_demo_is_the_same(ranks):
+    problem, _ = worker.build("breast_cancer", "by_norm", 4, 1e-2, 0)
+    for name, history in compare(problem, worker.RACE, rounds=20).histories.items():
+        close(History.load(ranks[1] / f"race-{name.replace('/', '_')}"), history, 1e-10)
+
+
+def test_ranks_that_were_told_different_things_say_who_differs(ranks):
+    size, folder = ranks
+    if size == 1:
+        pytest.skip("one rank agrees with itself")
+    x0, method, weather, few = (folder / "refused.txt").read_text().split("\n")
+    assert "rank 1" in x0
+    assert "in its data" in x0
+    assert "rank 1" in method
+    assert "in its method" in method
+    assert weather.startswith("the ranks do not agree on the weather: rank 1 (")
+    assert few.startswith(f"{size} ranks for 1 devices")
+
+
+def test_a_killed_rank_is_restarted_and_the_history_is_that_of_an_unbroken_run(tmp_path):
+    code, _, err = run_ranks(2, "die", str(tmp_path), restarts=1)
+    assert code == 0, err
+    assert "-9" in err  # torchrun saw the kill
+    assert int((tmp_path / "began.txt").read_text()) > 0  # from a checkpoint, not from the start
+    broken, whole = History.load(tmp_path / "broken"), History.load(tmp_path / "whole")
+    assert_same_history(broken, whole)
+    close(whole, local.run(OwnStep(At(150)), worker.logistic(), 300))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_directly(size: int, *arguments: str, **more: str) -> list[subprocess.Popen]:
+    """Ranks without torchrun, which would take half a minute to give up on a stopped process."""
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)} | more
+    command = [sys.executable, "-m", "tests.engines.cluster_worker", *arguments]
+    return [
+        subprocess.Popen(
+            command, env=environment(RANK=str(r), LOCAL_RANK=str(r), **place), cwd=ROOT, stderr=subprocess.PIPE
+        )
+        for r in range(size)
+    ]
+
+
+def test_a_hung_rank_ends_in_an_error_that_names_it(tmp_path):
+    children = start_directly(3, "hang", str(tmp_path))
+    try:
+        for r in (0, 2):
+            children[r].communicate(timeout=LIMIT)
+        assert children[1].poll() is None  # it still hangs: nobody waited for it
+        hung = (tmp_path / "pid-1").read_text()
+        for r in (0, 2):
+            said = (tmp_path / f"said-{r}").read_text()
+            assert said.startswith("round ")
+            assert f"no answer from rank 1 ({socket.gethostname()}, process {hung}) within 2 s" in said
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate(timeout=10)
+
+
+def test_encryption_is_used_where_torch_has_it_and_never_silently_left_out(tmp_path):
+    keys = throw_away_ca(tmp_path)
+    prefix = "GLOO_DEVICE_TRANSPORT_TCP_TLS_"
+    more = {"GLOO_DEVICE_TRANSPORT": "TCP_TLS"} | {prefix + name: str(path) for name, path in keys.items()}
+    children = start_directly(2, "secret", str(tmp_path), **more)
+    try:
+        for child in children:
+            child.communicate(timeout=LIMIT)
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate(timeout=10)
+    said = tmp_path / "said-0"
+    if said.exists() and "built without gloo's TLS" in said.read_text():
+        assert not list(tmp_path.glob("secret-*"))  # refused, not sent in the clear
+        pytest.skip("the installed torch has no TLS transport in gloo; the run was refused with that reason")
+    close(History.load(tmp_path / "secret-1"), local.run(OwnStep(), worker.logistic(), 5))
+
+
+def throw_away_ca(folder: Path) -> dict[str, Path]:
+    """A certificate authority for this test alone, and one key signed by it."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+    try:
+        new = ["-newkey", "rsa:2048", "-nodes"]
+        openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-days", "1", "-subj", "/CN=throw-away")
+        openssl("req", *new, "-keyout", "rank.key", "-out", "rank.csr", "-subj", "/CN=localhost")
+        sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "1"]
+        openssl("x509", "-req", "-in", "rank.csr", *sign, "-out", "rank.pem")
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed here")
+    return {"PKEY": folder / "rank.key", "CERT": folder / "rank.pem", "CA_FILE": folder / "ca.pem"}
+
+
+def test_the_command_line_under_torchrun_and_ctrl_c(tmp_path, capsys):
+    arguments = ["run", "breast_cancer", "--devices", "3", "--rounds"]
+    checkpoint = tmp_path / "c.npz"
+    command = torchrun.command(2, "ownstep", [*arguments, "1000000", "--checkpoint", str(checkpoint)])
+    child = subprocess.Popen(command, env=environment(), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    try:
+        limit = time.monotonic() + LIMIT
+        while not checkpoint.exists() and time.monotonic() < limit and child.poll() is None:
+            time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    finally:
+        end(child)
+    assert child.returncode != 0
+    assert checkpoint.exists(), err
+    done = int(local.ckpt.about(checkpoint)["k"])
+    more = [*arguments, str(done + 20), "--json"]
+    code, out, err = call(capsys, *more, "--checkpoint", str(checkpoint))
+    assert code == 0, err
+    resumed = json.loads(out)
+    assert resumed["rounds"] == done + 20
+    code, out, err = run_ranks(2, *arguments, "200", "--json", module="ownstep")
+    assert code == 0, err
+    seen = json.loads(out)
+    code, out, _ = call(capsys, *arguments, "200", "--json")
+    expected = json.loads(out)
+    assert seen["final_value"] == pytest.approx(expected["final_value"], rel=1e-12)
+    assert seen["optimum"] == pytest.approx(expected["optimum"], rel=1e-12)
+    assert (seen["settings"]["engine"], seen["settings"]["ranks"]) == ("cluster", 2)
+
+
+def test_without_torchrun_it_explains_itself(capsys, monkeypatch):
+    code, _, err = call(capsys, "run", "breast_cancer", "--engine", "cluster")
+    assert code == 2
+    assert "torchrun --nproc-per-node 2 -m ownstep run" in err
+    with pytest.raises(OwnstepError, match="torchrun --nproc-per-node"):
+        cluster.share(worker.logistic())
+    with pytest.raises(InvalidInput, match="deadline must be a positive number of seconds, got 0"):
+        cluster.Ranks(0)
+    for name, value in {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    code, _, err = call(capsys, "run", "breast_cancer", "--engine", "local")
+    assert code == 2
+    assert "(rank 1): --engine local under torchrun: all 4 ranks would do the same" in err
+
+
+def test_the_demo_becomes_two_ranks(capsys, monkeypatch, tmp_path):
+    class Replaced(Exception):
+        pass
+
+    def execve(program, command, environ):
+        assert program == sys.executable
+        assert environ["GLOO_SOCKET_IFNAME"].startswith("lo")
+        raise Replaced(" ".join(command))
+
+    monkeypatch.setattr(os, "execve", execve)
+    with pytest.raises(Replaced, match=f"--nproc-per-node 2 .* -m ownstep demo --engine cluster --out {tmp_path}"):
+        main(["demo", "--engine", "cluster", "--out", str(tmp_path)])

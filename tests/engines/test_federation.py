@@ -1,0 +1,673 @@
+"""The federation without its processes: Flower's messages and records, handed over directly."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import tomllib
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+flwr = pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict  # noqa: E402
+from flwr.clientapp import ClientApp  # noqa: E402
+
+import ownstep  # noqa: E402
+from ownstep.cli import main  # noqa: E402
+from ownstep.engines import Outages, baselines, describe, run  # noqa: E402
+from ownstep.engines import federation as fed  # noqa: E402
+from ownstep.engines.compare import slug  # noqa: E402
+from ownstep.engines.federation_nodes import Nodes, Roster, limited_memory  # noqa: E402
+from ownstep.engines.federation_secure import SecurePlus  # noqa: E402
+from ownstep.engines.federation_site import Site, load_open_site, site_app  # noqa: E402
+from ownstep.engines.federation_wire import Question, Refused, checked  # noqa: E402
+from ownstep.errors import InvalidInput, OwnstepError  # noqa: E402
+from ownstep.federate import init  # noqa: E402
+from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold  # noqa: E402
+from ownstep.smoothness import Smoothness  # noqa: E402
+
+from ..conftest import make_least_squares, make_logistic  # noqa: E402
+from .federation_grid import SERVED, DirectGrid, apps_of, sites_of  # noqa: E402
+
+ALL = fed.Terms(3)
+ROUGH = 1e-6
+"""Steps that are quotients of differences of gradients carry the rounding of those differences from round to round."""
+ADAPTIVE = OwnStep(smoothness="adaptive")
+logging.getLogger("flwr").setLevel(logging.ERROR)
+
+
+def assert_same_run(ours, local, tolerance=1e-12):
+    for column in ("value", "step"):
+        np.testing.assert_allclose(ours.columns[column], local.columns[column], atol=tolerance, rtol=tolerance)
+    np.testing.assert_array_equal(ours.phase, local.phase)
+    np.testing.assert_allclose(ours.x, local.x, atol=tolerance)
+    assert (ours.stopped, ours.switched_at) == (local.stopped, local.switched_at)
+
+
+@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("make", [make_logistic, make_least_squares])
+def test_every_method_with_a_server_gives_the_iterates_of_the_local_engine(name, make):
+    problem = make()
+    pooled = describe(problem).devices.L_pooled
+    method = METHODS[name]()
+    ours = fed.run(method, DirectGrid(apps_of(problem)), 15, ALL, L_pooled=pooled)
+    assert_same_run(ours, run(method, problem, 15), ROUGH if name in ("adgd", "barzilai_borwein") else 1e-12)
+
+
+def test_curvature_is_measured_from_what_is_sent_anyway(small_logistic, tmp_path):
+    ours = fed.run(ADAPTIVE, DirectGrid(apps_of(small_logistic, smoothness="adaptive")), 12, ALL)
+    local = run(ADAPTIVE, small_logistic, 12, smoothness="adaptive")
+    assert_same_run(ours, local, ROUGH)
+    assert ours.columns["bytes_up"][3] == 3 * 8 * (small_logistic.dim + 1) < local.columns["bytes_up"][3]
+    # a restarted coordinator remembers the last gradients, so nothing changes
+    fed.run(ADAPTIVE, DirectGrid(apps_of(small_logistic, smoothness="adaptive")), 5, ALL, folder=tmp_path)
+    again = fed.run(ADAPTIVE, DirectGrid(apps_of(small_logistic, smoothness="adaptive")), 12, ALL, folder=tmp_path)
+    np.testing.assert_array_equal(again.x, ours.x)
+
+
+@pytest.mark.parametrize("missing", ["rescale", "drop", "last"])
+def test_curvature_of_sites_that_come_and_go(small_logistic, missing):
+    apps = apps_of(small_logistic, smoothness="adaptive")
+    # missing at first, so that this run knows from the start what the other is told: somebody may be absent
+    grid = DirectGrid(apps, lambda node, sent: node == 102 and (sent == 1 or 4 <= sent < 7))
+    ours = fed.run(ADAPTIVE, grid, 10, fed.Terms(3, deadline=0.2, missing=missing))
+    gone = Outages(((1, 0, 1), (1, 3, 6)), missing=missing)
+    local = run(ADAPTIVE, small_logistic, 10, smoothness="adaptive", participation=gone)
+    np.testing.assert_array_equal(ours.took_part, local.took_part)
+    np.testing.assert_allclose(ours.x, local.x, atol=ROUGH)
+
+
+def test_a_race_sends_one_message_a_site_and_round_for_all_methods(small_logistic):
+    methods = {"ours": OwnStep(At(4)), "gd": GD("mean"), "scaffold": Scaffold()}
+    grid = DirectGrid(apps_of(small_logistic))
+    histories = fed.race(methods, grid, 6, ALL)
+    assert set(grid.sent.values()) == {1 + 7}  # who are you; x^0 to x^6
+    for name, method in methods.items():
+        assert_same_run(histories[name], run(method, small_logistic, 6))
+
+
+def test_bytes_are_those_of_the_vectors_and_numbers_that_travel(small_logistic):
+    ours = fed.run(OwnStep(At(2)), DirectGrid(apps_of(small_logistic)), 3, ALL)
+    local = run(OwnStep(At(2)), small_logistic, 3)
+    for column in ("bytes_up", "bytes_down", "participants"):
+        np.testing.assert_array_equal(ours.columns[column], local.columns[column])
+    vector = 8 * small_logistic.dim
+    nesterov = fed.run(Nesterov("mean"), DirectGrid(apps_of(small_logistic)), 3, ALL)
+    # round 0 looks where it stands; later f is measured at x^k and the gradient is wanted at y^k
+    assert nesterov.columns["bytes_down"].tolist()[1:] == [3 * (2 * vector + 8)] * 2 + [0]
+    assert nesterov.columns["bytes_up"].tolist()[1:] == [3 * (vector + 16)] * 2 + [0]
+
+
+def test_a_torch_network_in_single_precision():
+    torch = pytest.importorskip("torch")
+    from ownstep.problems.keep import keep
+
+    from ..network import helpers
+
+    problem = helpers.problem(devices=3, dtype=torch.float32)
+    one = Smoothness(np.ones(1), "estimate", "given")
+    sites = [Site(name, keep(problem, [i]), smoothness=one) for i, name in enumerate(problem.names)]
+    grid = DirectGrid([site_app(lambda context, s=s: s) for s in sites])
+    ours = fed.run(GD(0.1), grid, 4, ALL, x0=problem.x0().numpy())
+    local = run(GD(0.1), problem, 4, devices=helpers.constants(problem))
+    assert ours.x.dtype == np.float32
+    assert ours.settings["smoothness"] == "estimate"
+    np.testing.assert_allclose(ours.x, local.x, atol=1e-6)
+
+
+# --- who is missing ---------------------------------------------------------------------------------------------------
+
+BRIEF = fed.Terms(3, deadline=0.2)
+
+
+@pytest.mark.parametrize("missing", ["rescale", "drop", "last"])
+@pytest.mark.parametrize("method", [OwnStep(At(5)), Scaffold(), METHODS["fedavg"](local_steps=3)])
+def test_a_site_that_falls_silent_costs_what_the_rule_promises(small_logistic, missing, method):
+    grid = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 102 and sent >= 1 + 4)
+    terms = fed.Terms(3, deadline=0.2, missing=missing)
+    ours = fed.run(method, grid, 8, terms)
+    gone = Outages(((1, 4, None),), missing=missing)
+    local = run(method, small_logistic, 8, participation=gone)
+    np.testing.assert_allclose(ours.x, local.x, atol=1e-12)
+    np.testing.assert_array_equal(ours.took_part, local.took_part)
+    (absence,) = ours.settings["absences"]
+    assert (absence["site"], absence["first"], absence["last"]) == ("D2", 4, 8)
+    assert absence["weight"] == pytest.approx(small_logistic.weights[1])
+    assert "no reply within 0.2 s" in absence["why"]
+
+
+def test_a_site_that_comes_back_is_waited_for_again(small_logistic):
+    grid = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 103 and 3 <= sent < 5)
+    ours = fed.run(OwnStep(Never()), grid, 7, BRIEF)
+    assert ours.took_part[:, 2].tolist() == [True, True, False, False, True, True, True]
+    gone = Outages(((2, 2, 4),))
+    np.testing.assert_allclose(ours.x, run(OwnStep(Never()), small_logistic, 7, participation=gone).x, atol=1e-12)
+
+
+def test_nobody_waits_twice_for_the_dead_but_a_late_answer_brings_them_back(small_logistic):
+    grid = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 101)
+    nodes = Nodes(grid, 0.2)
+    content = RecordDict()
+    for _ in range(3):
+        assert set(nodes.ask(dict.fromkeys(grid.apps, content), "query.join", "")) == {102, 103}
+        assert nodes.suspects == {101}
+    expired, answered, *_ = nodes.late
+    sent = Message(content, 101, "query.join")
+    grid.replies[expired] = Message(Error(3, "expired"), reply_to=_identified(sent, expired))
+    nodes.ask(dict.fromkeys(grid.apps, content), "query.join", "")
+    assert expired not in nodes.late
+    assert nodes.suspects == {101}  # the SuperLink's word is no sign of life
+    real, seen = grid.pull_messages, []
+    grid.pull_messages = lambda ids: seen.append(set(nodes.suspects)) or real(ids)
+    grid.replies[answered] = Message(RecordDict(), reply_to=_identified(sent, answered))
+    nodes.ask(dict.fromkeys(grid.apps, content), "query.join", "")
+    assert answered not in nodes.late
+    assert set() in seen  # for a moment nobody was suspected: it was waited for again
+
+
+def test_a_node_that_the_superlink_calls_unreachable_is_not_waited_for(small_logistic):
+    grid = DirectGrid(apps_of(small_logistic))
+    honest = grid.apps[103]
+    grid.apps[103] = lambda message, context: (
+        honest(message, context)
+        if "join" in message.metadata.message_type
+        else Message(Error(5, "Node Unavailable"), reply_to=message)
+    )
+    ours = fed.run(OwnStep(At(2)), grid, 3, fed.Terms(3, deadline=600))
+    (absence,) = ours.settings["absences"]
+    assert (absence["site"], absence["why"]) == ("D3", "not reached: Node Unavailable")
+    np.testing.assert_allclose(
+        ours.x, run(OwnStep(At(2)), small_logistic, 3, participation=Outages(((2, 0, None),))).x, atol=1e-12
+    )
+
+
+def _identified(message, identity):
+    message.metadata.__dict__["_message_id"] = identity
+    return message
+
+
+def test_when_nobody_answers_the_run_ends_with_their_names_and_can_go_on(small_logistic, tmp_path):
+    silent = DirectGrid(apps_of(small_logistic), lambda node, sent: sent >= 4)
+    with pytest.raises(OwnstepError, match="no site answered in round 3 within 0.2 s .*D1: no reply.*D3"):
+        fed.run(OwnStep(At(2)), silent, 6, BRIEF, folder=tmp_path)
+    ours = fed.run(OwnStep(At(2)), DirectGrid(apps_of(small_logistic)), 6, BRIEF, folder=tmp_path)
+    assert_same_run(ours, run(OwnStep(At(2)), small_logistic, 6))
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["rescale", "last"])
+def test_a_restarted_coordinator_goes_on_as_if_nothing_had_happened(small_logistic, tmp_path, missing):
+    def silent(node, sent):
+        return node == 102 and sent in (3, 6)
+
+    terms = fed.Terms(3, deadline=0.2, missing=missing)
+    unbroken = fed.run(OwnStep(At(5)), DirectGrid(apps_of(small_logistic), silent), 9, terms)
+    first = DirectGrid(apps_of(small_logistic), silent)
+    fed.run(OwnStep(At(5)), first, 4, terms, folder=tmp_path)
+    second = DirectGrid(apps_of(small_logistic), lambda node, sent: silent(node, sent + 1 + 4))
+    ours = fed.run(OwnStep(At(5)), second, 9, terms, folder=tmp_path)
+    assert "query.join" not in second.kinds  # nobody is asked again who they are
+    np.testing.assert_array_equal(ours.x, unbroken.x)
+    np.testing.assert_array_equal(ours.took_part, unbroken.took_part)
+    assert ours.settings["absences"] == unbroken.settings["absences"]
+
+
+def test_a_coordinator_goes_on_without_a_site_that_is_away_and_knows_one_with_a_new_node_id(small_logistic, tmp_path):
+    fed.run(OwnStep(At(2)), DirectGrid(apps_of(small_logistic)), 3, BRIEF, folder=tmp_path)
+    apps = apps_of(small_logistic)
+    again = DirectGrid(apps)
+    again.apps = {101: apps[0], 777: apps[2]}  # D2 is away, D3 has been set up anew
+    again.contexts[777], again.sent[777], again.sent[103] = again.contexts[103], 0, 0
+    real = again.push_messages
+    again.push_messages = lambda messages: [
+        real([m])[0] if m.metadata.dst_node_id in again.apps else None for m in messages
+    ]
+    ours = fed.run(OwnStep(At(2)), again, 5, BRIEF, folder=tmp_path)
+    assert ours.took_part[3:].tolist() == [[True, False, True]] * 2
+    assert {a["site"] for a in ours.settings["absences"]} == {"D2"}
+
+
+def test_nobody_takes_the_place_of_a_site_that_is_there(small_logistic, tmp_path):
+    fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 2, ALL, folder=tmp_path)
+    impostor = DirectGrid([*apps_of(small_logistic), apps_of(small_logistic)[1]])
+    with pytest.raises(OwnstepError, match="two nodes call themselves 'D2': 102 and 104"):
+        fed.run(GD(0.1), impostor, 4, ALL, folder=tmp_path)
+
+
+def test_a_checkpoint_of_other_data_is_refused(small_logistic, tmp_path):
+    fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 3, ALL, folder=tmp_path)
+    roster = Roster.load(tmp_path / "sites.json")
+    changed = json.loads((tmp_path / "sites.json").read_text()) | {
+        "losses": [roster.losses[0] + 0.1, *roster.losses[1:]]
+    }
+    (tmp_path / "sites.json").write_text(json.dumps(changed))
+    with pytest.raises(OwnstepError, match="of another run"):
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 5, ALL, folder=tmp_path)
+
+
+# --- bad sites --------------------------------------------------------------------------------------------------------
+
+
+def lying_app(site, change):
+    """An app whose replies are changed on the way out, as a hostile node could."""
+    honest, app = site_app(lambda context: site), ClientApp()
+
+    @app.query("join")
+    def join(message, context):
+        return honest(message, context)
+
+    @app.train("plain")
+    def plain(message, context):
+        return Message(change(honest(message, context).content), reply_to=message)
+
+    return app
+
+
+def _vector(content, array):
+    content["answer"] = ArrayRecord({"0": array})
+    return content
+
+
+def _numbers(content, numbers):
+    content["numbers"] = MetricRecord(numbers)
+    return content
+
+
+def _forged(data):
+    """An array that claims to be what was asked for."""
+    return lambda content: _vector(content, Array(dtype="float64", shape=(4,), stype="numpy.ndarray", data=data))
+
+
+def _huge():
+    """The header of ten gigabytes with nothing after it."""
+    file = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": (1_250_000_000,)}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue()
+
+
+def _pickled():
+    file = io.BytesIO()
+    np.save(file, np.array([print], dtype=object), allow_pickle=True)
+    return file.getvalue()
+
+
+LIES = {
+    "nan": (lambda c: _vector(c, Array(np.full(4, np.nan))), "4 entries that are not finite"),
+    "shape": (lambda c: _vector(c, Array(np.zeros(5))), r"shape \(5,\) of float64, asked for was \(4,\)"),
+    "type": (lambda c: _vector(c, Array(np.zeros(4, np.float32))), r"of float32, asked for was \(4,\) of float64"),
+    "size": (lambda c: _vector(c, Array(np.zeros(10**6))), "its vector has 8 MB, at most 1.06 kB"),
+    "zip": (_forged(b"PK\3\4 not npy"), "cannot be read"),
+    "huge": (_forged(_huge()), "not the \\(4,\\) of float64 that it claims to be"),
+    "pickle": (_forged(_pickled()), "not the \\(4,\\) of float64 that it claims to be"),
+    "loss": (lambda c: _numbers(c, {"loss": [np.inf], "loss_at": [0.0]}), "its loss is inf"),
+    "no loss": (lambda c: _numbers(c, {"loss_at": [0.0]}), "its loss is None"),
+    "nothing": (lambda c: RecordDict(), "not an answer to 1 questions"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_reply_that_is_not_what_was_asked_for_is_refused_and_named(small_logistic, lie):
+    change, why = LIES[lie]
+    sites = sites_of(small_logistic)
+    apps = [
+        *(site_app(lambda context, s=s: s) for s in sites[:2]),
+        lying_app(sites[2], lambda c: change(RecordDict(c))),
+    ]
+    ours = fed.run(OwnStep(At(2)), DirectGrid(apps), 3, ALL)
+    (absence,) = ours.settings["absences"]
+    assert (absence["site"], absence["first"], absence["last"]) == ("D3", 0, 3)
+    with pytest.raises(AssertionError, match=why):
+        raise AssertionError(absence["why"])
+    gone = Outages(((2, 0, None),))
+    np.testing.assert_allclose(ours.x, run(OwnStep(At(2)), small_logistic, 3, participation=gone).x, atol=1e-12)
+
+
+class Broken:
+    """A site's own problem gone wrong: ten gigabytes, or nan."""
+
+    def __init__(self, problem, vector):
+        self.problem, self.vector = problem, vector
+
+    def __getattr__(self, name):
+        return getattr(self.problem, name)
+
+    def mix(self, x, c):
+        losses, _ = self.problem.mix(x, c)
+        return losses, self.vector
+
+
+@pytest.mark.parametrize(
+    ("vector", "why"),
+    [
+        (np.broadcast_to(0.0, (1_250_000_000,)), "returned 10 GB for a point of 32 bytes: not sent"),
+        (np.zeros((2, 2)), "returned shape"),
+        (np.full(4, np.nan), "not finite: not sent"),
+    ],
+)
+def test_an_honest_site_does_not_send_what_would_be_refused(small_logistic, vector, why):
+    sites = sites_of(small_logistic)
+    bad = Site("D3", Broken(sites[2].problem, vector), smoothness=describe(sites[2].problem).smoothness)
+    apps = [site_app(lambda context, s=s: s) for s in (*sites[:2], bad)]
+    ours = fed.run(OwnStep(At(2)), DirectGrid(apps), 2, ALL)
+    (absence,) = ours.settings["absences"]
+    assert absence["site"] == "D3"
+    assert why in absence["why"]
+
+
+def test_memory_is_limited_only_inside_the_block():
+    with pytest.raises(MemoryError), limited_memory(1 << 28):
+        np.ones(1 << 28)
+    assert np.ones(1 << 24).sum() == 1 << 24
+
+
+def test_a_reply_that_does_not_fit_into_memory_is_refused_and_named(small_logistic):
+    class Bomb(DirectGrid):
+        def pull_messages(self, message_ids):
+            if self.kinds[-1] == "train.plain" and message_ids[0].startswith("102"):
+                bytearray(1 << 36)  # what unpacking a forged reply would allocate
+            return super().pull_messages(message_ids)
+
+    ours = fed.run(OwnStep(At(2)), Bomb(apps_of(small_logistic)), 2, ALL)
+    (absence,) = ours.settings["absences"]
+    assert absence["site"] == "D2"
+    assert "needs more than 2.15 GB of memory" in absence["why"]
+
+
+def test_an_error_reply_is_named(small_logistic):
+    def failing(context):
+        raise RuntimeError("the disk is gone")
+
+    sites = sites_of(small_logistic)
+    grid = DirectGrid([site_app(lambda context, s=s: s) for s in sites])
+    honest = grid.apps[102]
+    grid.apps[102] = lambda message, context: (
+        honest(message, context) if "join" in message.metadata.message_type else failing(context)
+    )
+    ours = fed.run(GD(0.1), grid, 2, ALL)
+    assert "its ClientApp failed: the disk is gone" in ours.settings["absences"][0]["why"]
+
+
+# --- joining ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_smoothness_is_measured_and_sent_once(small_logistic, monkeypatch):
+    from ownstep.engines import federation_site
+
+    real, count = federation_site.describe, []
+    monkeypatch.setattr(federation_site, "describe", lambda *a: count.append(1) or real(*a))
+    grid = DirectGrid(apps_of(small_logistic))
+    fed.run(GD(0.1), grid, 4, ALL)
+    fed.run(GD(0.1), grid, 4, ALL)
+    assert len(count) == 3
+    assert grid.kinds.count("query.join") == 6
+
+
+def test_too_few_sites_two_of_a_name_and_different_lengths_are_told_apart(small_logistic):
+    with pytest.raises(OwnstepError, match="3 of 4 sites joined within 0.3 s: 'D1', 'D2', 'D3'"):
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 1, fed.Terms(4, joining=0.3))
+    with pytest.raises(OwnstepError, match="3 sites are here, 2 were expected"):
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 1, fed.Terms(2))
+    twice = [site_app(lambda context: sites_of(small_logistic)[0])] * 2
+    with pytest.raises(OwnstepError, match="two nodes call themselves by one name"):
+        fed.run(GD(0.1), DirectGrid(twice), 1, fed.Terms(2))
+    other = sites_of(make_logistic(features=5))
+    mixed = [site_app(lambda context, s=s: s) for s in (sites_of(small_logistic)[0], other[1])]
+    with pytest.raises(OwnstepError, match="differ in dim: D1: 4, D2: 5"):
+        fed.run(GD(0.1), DirectGrid(mixed), 1, fed.Terms(2))
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        ({"L": -1.0}, "node 101, 'D1', described itself by .*'L': -1.0"),
+        ({"L": np.nan}, "described itself by .*'L': nan"),
+        ({"mu": 9.0}, "described itself by .*'mu': 9.0"),
+        ({"samples": 0}, "described itself by .*'samples': 0"),
+        ({"dtype": "object"}, "of 'object'"),
+        ({"kind": "perfect"}, "a smoothness of kind 'perfect'"),
+        ({"dim": "4"}, "node 101 described itself without dim"),
+    ],
+)
+def test_a_site_that_describes_itself_impossibly_is_named(small_logistic, lie, why):
+    app = ClientApp()
+
+    @app.query("join")
+    def join(message, context):
+        about = sites_of(small_logistic)[0].describe() | lie
+        return Message(RecordDict({"site": ConfigRecord(about)}), reply_to=message)
+
+    with pytest.raises(OwnstepError, match=why):
+        fed.run(GD(0.1), DirectGrid([app]), 1, fed.Terms(1))
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [(METHODS["extra"](), "has no server"), (GD("tuned"), "not tuned through a federation")],
+)
+def test_methods_that_a_federation_cannot_run(small_logistic, method, why):
+    with pytest.raises(InvalidInput, match=why):
+        fed.run(method, DirectGrid(apps_of(small_logistic)), 1, ALL)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"sites": 0}, "sites"),
+        ({"deadline": 0.0}, "deadline is a positive number of seconds, got 0.0"),
+        ({"missing": "ignore"}, "missing must be 'rescale', 'drop', 'last', got 'ignore'"),
+        ({"missing": "last", "secure": SecurePlus()}, "keeps single gradients"),
+    ],
+)
+def test_terms_are_checked(options, why):
+    with pytest.raises(InvalidInput, match=why):
+        fed.Terms(**{"sites": 3} | options)
+
+
+def test_a_site_is_one_device_with_a_name(small_logistic):
+    with pytest.raises(InvalidInput, match="a site is one device, but its problem has 3"):
+        Site("all", small_logistic)
+    with pytest.raises(InvalidInput, match="needs a name"):
+        Site("", small_logistic.only(0))
+    site = Site("one", small_logistic.only(0))
+    assert site.count == small_logistic.counts[0]
+    with pytest.raises(InvalidInput, match="shape"):
+        site.answer(Question(np.zeros(9), None, 1.0, 0))
+
+
+def test_an_owners_file_is_used_in_place_of_the_apps_own(tmp_path, small_logistic):
+    file = tmp_path / "site.py"
+    file.write_text("def open_site(context):\n    return context\n")
+    assert load_open_site(file)("me") == "me"
+    file.write_text("x = 1\n")
+    with pytest.raises(OwnstepError, match="no function open_site"):
+        load_open_site(file)
+    with pytest.raises(OwnstepError, match="not a Python file"):
+        load_open_site(tmp_path / "nothing.py")
+
+
+def test_checked_takes_exactly_what_was_asked_for():
+    like = np.zeros(3)
+    np.testing.assert_array_equal(checked(Array(np.arange(3.0)), like), np.arange(3.0))
+    lying = Array(dtype="float64", shape=(3,), stype="numpy.ndarray", data=Array(np.zeros(7)).data)
+    with pytest.raises(Refused, match="not the \\(3,\\) of float64 that it claims"):
+        checked(lying, like)
+
+
+# --- secure aggregation -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [16, 28])
+@pytest.mark.parametrize("method", [OwnStep(At(4)), Nesterov("mean"), METHODS["fedavg"](local_steps=3)])
+def test_secure_sums_are_the_plain_ones_up_to_rounding(small_logistic, bits, method):
+    secure = SecurePlus(clip=4.0, bits=bits)
+    rounds = 4
+    ours = fed.run(method, DirectGrid(apps_of(small_logistic, secure_only=True)), rounds, fed.Terms(3, secure=secure))
+    local = run(method, small_logistic, rounds)
+    # Each sum is off by at most three resolutions; a round's map has Lipschitz constant below 3 for these methods.
+    step = 1.0 if isinstance(method, OwnStep) else float(local.columns["step"][0]) * 3
+    bound = 3 * secure.resolution * sum(3.0**k for k in range(rounds)) * max(step, 1.0)
+    assert 0 < abs(ours.x - local.x).max() <= bound
+    np.testing.assert_allclose(ours.value, local.value, atol=10 * bound)
+
+
+def test_the_coordinator_receives_nothing_but_masked_vectors(small_logistic):
+    seen = []
+
+    class Watching(DirectGrid):
+        def pull_messages(self, message_ids):
+            found = super().pull_messages(message_ids)
+            seen.extend(found)
+            return found
+
+    grid = Watching(apps_of(small_logistic))
+    fed.run(OwnStep(At(1)), grid, 1, fed.Terms(3, secure=SecurePlus()))
+    for message in seen:
+        for record in message.content.array_records.values():
+            assert not record  # the vectors themselves were taken out
+        assert "numbers" not in message.content
+    stages = [m.content.config_records["secaggplus_configs"] for m in seen if "site" not in m.content]
+    assert sum("masked_params" in stage for stage in stages) == 3 * 2
+
+
+def test_a_secure_round_survives_a_site_that_falls_silent(small_logistic):
+    # who are you: 1 message; then 4 a round: D3 leaves in round 2 before it sends its masked vector
+    grid = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 103 and sent >= 1 + 4 * 2 + 2)
+    secure = SecurePlus(clip=4.0, bits=28)
+    ours = fed.run(OwnStep(At(9)), grid, 2, fed.Terms(3, deadline=0.3, secure=secure))
+    assert ours.took_part.tolist() == [[True] * 3] * 2
+    (absence,) = ours.settings["absences"]
+    assert (absence["site"], absence["first"]) == ("D3", 2)
+    here = small_logistic.weights[:2] / small_logistic.weights[:2].sum()
+    losses, _ = small_logistic.mix(ours.x, small_logistic.weights)
+    assert ours.value[-1] == pytest.approx(here @ losses[:2], abs=1e-5)
+
+
+def test_what_secure_aggregation_cannot_do_is_said(small_logistic):
+    with pytest.raises(InvalidInput, match="needs every site's own vector"):
+        fed.run(Scaffold(), DirectGrid(apps_of(small_logistic)), 1, fed.Terms(3, secure=SecurePlus()))
+    with pytest.raises(InvalidInput, match="needs every site's own vector"):
+        fed.run(ADAPTIVE, DirectGrid(apps_of(small_logistic)), 1, fed.Terms(3, secure=SecurePlus()))
+    tiny = fed.Terms(3, deadline=0.3, secure=SecurePlus(clip=1e-6))
+    with pytest.raises(OwnstepError, match="no site answered"):  # an entry beyond the clip is refused, not cut off
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 1, tiny)
+    refusing = fed.Terms(3, deadline=0.3)
+    with pytest.raises(OwnstepError, match="answers under secure aggregation only"):
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic, secure_only=True)), 1, refusing)
+
+
+@pytest.mark.parametrize("options", [{"clip": 0.0}, {"bits": 31}, {"threshold": 1.5}])
+def test_secure_parameters_are_checked(options):
+    with pytest.raises(InvalidInput):
+        SecurePlus(**options)
+
+
+# --- the app ----------------------------------------------------------------------------------------------------------
+
+
+def test_init_writes_an_app_that_flower_accepts(tmp_path, capsys):
+    from flwr.cli.config_utils import load_and_validate
+
+    main_ok(["federate", "init", str(tmp_path / "My Hospitals"), "--sites", "5"])
+    assert "flwr run" in capsys.readouterr().out
+    folder = tmp_path / "My Hospitals"
+    config, warnings = load_and_validate(folder / "pyproject.toml")
+    assert not warnings
+    assert config["tool"]["flwr"]["app"]["components"]["clientapp"] == "my_hospitals.client:app"
+    settings = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert settings["sites"] == 5
+    env = (folder / "env.sh").read_text()
+    for name in ("FLWR_TELEMETRY_ENABLED=0", "FLWR_DISABLE_UPDATE_CHECK=1", "RAY_USAGE_STATS_ENABLED=0"):
+        assert name in env
+    assert "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1" in env
+    assert "$" not in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["1st", "site", "flwr", "---"])
+def test_init_refuses_names_that_cannot_be_a_package(tmp_path, name):
+    with pytest.raises(InvalidInput, match="name"):
+        init(tmp_path / name)
+
+
+def test_init_overwrites_nothing(tmp_path):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "precious.txt").write_text("x")
+    with pytest.raises(InvalidInput, match="nothing was written"):
+        init(tmp_path / "app")
+    assert [p.name for p in (tmp_path / "app").iterdir()] == ["precious.txt"]
+
+
+def main_ok(arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+
+
+def app_grid(open_site, configs):
+    """Nodes of an app, each with its own node config."""
+    grid = DirectGrid([site_app(open_site) for _ in configs])
+    for context, config in zip(grid.contexts.values(), configs, strict=True):
+        context.node_config.update(config)
+    return grid
+
+
+def test_the_generated_apps_code_runs_as_it_is(tmp_path, capsys):
+    from ownstep.federate.template import server, site
+
+    init(tmp_path / "hospitals", sites=3)
+    settings = tomllib.loads((tmp_path / "hospitals" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    settings |= {"rounds": 4, "out": str(tmp_path / "out"), "deadline": 0.3}
+    grid = app_grid(site.open_site, [{"partition-id": i, "num-partitions": 3} for i in range(3)])
+    grid.silent = lambda node, sent: node == 103 and sent >= 3
+    server.main(grid, Context(1, 0, {}, RecordDict(), settings))
+    assert "site-3 (weight 0.332) was missing in rounds 2 to 4: no reply within 0.3 s" in capsys.readouterr().out
+    rows, labels = ownstep.load("breast_cancer").table()
+    problem = ownstep.BinaryLogistic(rows, labels, ownstep.partition.by_norm(rows, devices=3), mu=1e-2)
+    local = run(OwnStep(), problem, 4, participation=Outages(((2, 2, None),)))
+    np.testing.assert_allclose(ownstep.History.load(tmp_path / "out" / "history").x, local.x, atol=1e-12)
+    assert (tmp_path / "out" / "checkpoints" / "own-step.ckpt.npz").exists()
+
+
+def test_the_demos_app_gives_every_baseline_as_the_local_engine_does(tmp_path):
+    from ownstep.federate.demo_app import server, site
+
+    problem = make_logistic(devices=2)
+    for i, name in enumerate(problem.names):
+        rows, labels = problem.samples(i)
+        np.savez(tmp_path / f"{name}.npz", rows=rows, labels=labels, mu=problem.mu)
+    grid = app_grid(site.open_site, [{"name": n, "data": str(tmp_path / f"{n}.npz")} for n in problem.names])
+    pooled = describe(problem).devices.L_pooled
+    settings = {"sites": 2, "rounds": 4, "out": str(tmp_path), "tuned": 0.7, "pooled": pooled}
+    server.main(grid, Context(1, 0, {}, RecordDict(), settings))
+    for name, method in (baselines() | {"GD tuned": GD(0.7)}).items():
+        ours = ownstep.History.load(tmp_path / slug(name))
+        np.testing.assert_allclose(ours.x, run(method, problem, 4).x, atol=1e-12, err_msg=name)
+
+
+def test_the_command_line_says_where_a_federation_is_run(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "breast_cancer", "--engine", "federation"])
+    assert ended.value.code == 2
+    assert "ownstep federate init" in capsys.readouterr().err
+    from ownstep.cli.race import RACES, cases
+
+    assert cases("federation", {"a": 1, "b": 2}) == {"a": 1}
+    assert cases("cluster", {"a": 1, "b": 2}) == {"a": 1, "b": 2}
+    with pytest.raises(InvalidInput, match="two classes"):
+        RACES["federation"](make_least_squares(), rounds=1, seed=0)
+
+
+def test_the_samples_of_a_device_make_its_problem_again(small_logistic):
+    x = np.linspace(-1, 1, small_logistic.dim)
+    for i in range(3):
+        rows, labels = small_logistic.samples(i)
+        again = ownstep.BinaryLogistic(rows, labels, mu=small_logistic.mu)
+        np.testing.assert_allclose(again.gradients(x)[0], small_logistic.gradients(x)[i], atol=1e-15)
+    sparse = ownstep.BinaryLogistic(sp.csr_array(rows), labels)
+    assert (sparse.samples(0)[0] != sp.csr_array(rows)).nnz == 0

@@ -1,0 +1,61 @@
+"""Factors of a speed-up, on curves whose crossings are known in closed form."""
+
+import numpy as np
+import pytest
+
+from ownstep.paper import attribution
+
+
+def decay(rate, rounds=400, every=1):
+    at = list(range(0, rounds + 1, every))
+    return at, [float(np.exp(-rate * k)) for k in at]
+
+
+def test_exponential_decays_give_the_ratio_of_their_rates():
+    # the slowest method sets the level exp(-r K); the others reach it after r K / rate rounds
+    series = {"GD 1/L-bar": decay(0.01), "GD matched step": decay(0.015), "Algorithm 1": decay(0.012)}
+    rounds = attribution.to_common_level(series, list(series))
+    assert rounds["GD 1/L-bar"] == pytest.approx(400)
+    assert rounds["GD matched step"] == pytest.approx(400 / 1.5, rel=1e-3)
+    split = attribution._split([{"seed": 0, "gain": 2.0, "series": series}])
+    factors = split["runs"][0]["factors"]
+    assert factors["longer step"] == pytest.approx(1.5, rel=1e-3)
+    assert factors["geometry"] == pytest.approx(0.8, rel=1e-3)
+    assert factors["longer step"] * factors["geometry"] == pytest.approx(factors["all"])
+
+
+def test_crossings_are_read_between_recorded_rounds():
+    series = {"a": ([0, 100], [1.0, 0.0]), "b": ([0, 100], [1.0, 0.25])}
+    assert attribution.to_common_level(series, ["a", "b"]) == {"a": pytest.approx(75), "b": pytest.approx(100)}
+
+
+def test_noise_does_not_make_a_method_arrive_late():
+    noisy = ([0, 1, 2, 3, 4], [1.0, 0.2, 0.9, 0.5, 0.6])
+    smooth = ([0, 1, 2, 3, 4], [1.0, 0.8, 0.6, 0.4, 0.2])
+    rounds = attribution.to_common_level({"noisy": noisy, "smooth": smooth}, ["noisy", "smooth"])
+    assert rounds == {"noisy": pytest.approx(1), "smooth": pytest.approx(4)}
+
+
+def test_a_diverged_run_has_no_factors():
+    series = {"GD 1/L-bar": decay(0.01), "Algorithm 1": ([0, 1], [1.0, None])}
+    split = attribution._split([{"seed": 0, "gain": 1.0, "series": series}])
+    assert split["runs"][0]["factors"] == {}
+
+
+@pytest.mark.parametrize(("rate", "word"), [(0.012, "does not hold here"), (0.02, "holds")])
+def test_the_verdict_asks_what_geometry_adds_to_the_step(rate, word):
+    series = {"GD 1/L-bar": decay(0.01), "GD matched step": decay(0.015), "Algorithm 1": decay(rate)}
+    result = {
+        "experiments": {"made up": attribution._split([{"seed": 0, "gain": 2.0, "series": series}])},
+        "worst_case": {"rounds": 1, "switch": 1, "gain": 1.0, "best_scale": 1.5,
+                       "values": dict.fromkeys((*series, attribution.BEST), 1.0)},
+    }  # fmt: skip
+    assert attribution.verdict(result)["verdict"] == word
+
+
+def test_worst_cases_agree_with_the_closed_form_of_gradient_descent():
+    # f(x_K) - f* <= R0^2 L/2 max((1 - a mu)^2K, (1 - a L)^2K) is attained by quadratics; one device class is enough
+    found = attribution._worst_case(4)
+    L_bar, step = 5 / 3, 1.25 * 4 / 3
+    quadratic = 100 * L_bar / 2 * (1 - step * L_bar) ** 8
+    assert found["values"]["GD matched step"] == pytest.approx(quadratic, rel=1e-4)

@@ -1,0 +1,234 @@
+"""Exact certificates: proved by a file of its own, refused when anything in them is changed."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import math
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ownstep import pep
+from ownstep.cli import main
+from ownstep.errors import OwnstepError
+from ownstep.methods import GD, ITEM, At, DecentralisedGD, Nesterov, Never, OwnStep
+from ownstep.pep import check as checker
+from ownstep.pep.certify import rational
+from ownstep.plan import Devices
+
+PAPER = Devices.uniform([1 / 3, 3], 0.1)
+UNEQUAL = Devices(np.array([0.2, 0.3, 0.5]), np.array([1.0, 2.0, 5.0]), np.array([0.1, 0.2, 0.05]))
+FILE = Path(checker.__file__)
+
+
+@pytest.fixture(scope="module")
+def certificate() -> dict:
+    return pep.worst_case(OwnStep(At(2)), PAPER, 4, 10, 1).certify().certificate
+
+
+def test_the_checker_is_short_and_needs_nothing() -> None:
+    source = FILE.read_text()
+    assert len(source.splitlines()) < 150
+    names = {n.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import) for n in node.names}
+    names |= {str(node.module) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
+    assert names == {"json", "math", "sys", "fractions", "typing"}
+
+
+def test_it_runs_on_its_own(certificate: dict, tmp_path: Path) -> None:
+    """A copy of the file elsewhere, an isolated interpreter, no environment: nothing of ownstep or NumPy in reach."""
+    shutil.copy(FILE, tmp_path / "alone.py")
+
+    def alone(data: dict) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "c.json").write_text(json.dumps(data))
+        command = [sys.executable, "-I", "-S", "alone.py", "c.json"]
+        return subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60, check=False)
+
+    done = alone(certificate)
+    assert done.returncode == 0, done.stderr
+    assert certificate["bound"] in done.stdout
+    lower = certificate | {"bound": str(Fraction(certificate["bound"]) * Fraction(999_999, 1_000_000))}
+    assert alone(lower).returncode != 0
+
+
+def change(certificate: dict, *path: object, to: object) -> dict:
+    out = copy.deepcopy(certificate)
+    place = out
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = to(place[path[-1]]) if callable(to) else to
+    return out
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        (["bound"], lambda b: str(Fraction(b) * Fraction(9_999_999, 10_000_000))),
+        (["multipliers", "start"], lambda t: str(Fraction(t) * Fraction(999, 1000))),
+        (["multipliers", "start"], "-1"),
+        (["multipliers", "own", 0], "0"),
+        (["multipliers", "own", 0], lambda t: "-" + t),
+        (["multipliers", "own"], lambda t: t[:1]),
+        (["multipliers", "conditions", 0, 3], lambda t: "-" + t),
+        (["multipliers", "conditions", 0, 3], lambda t: str(Fraction(t) + Fraction(1, 2**60))),
+        (["multipliers", "conditions"], lambda rows: rows[1:]),
+        (["multipliers", "conditions", 0, 2], lambda q: 3 if q != 3 else 2),
+        (["multipliers", "conditions", 0, 1], "nowhere"),
+        (["statement", "rounds", 0, "steps", 1], "1/2"),
+        (["statement", "rounds", 3, "steps", 0], "3"),
+        (["statement", "rounds", 2, "ask", 1], "-9/10"),
+        (["statement", "rounds", 0, "ask"], ["1", "-1"]),
+        (["statement", "final", 0], "2"),
+        (["statement", "devices", 1, "L"], "4"),
+        (["statement", "devices", 0, "mu"], "1/20"),
+        (["statement", "devices", 0, "mu"], "1"),
+        (["statement", "devices", 0, "weight"], "3/4"),
+        (["statement", "devices", 0, "count"], 2),
+        (["statement", "r0"], "11"),
+        (["statement", "rstar"], "2"),
+        (["statement", "rstar"], "inf"),
+        (["statement", "metric"], "distance"),
+        (["statement", "metric"], "los"),
+    ],
+)
+def test_what_was_tampered_with_is_refused(certificate: dict, path: list, to: object) -> None:
+    assert checker.check(certificate) == Fraction(certificate["bound"])
+    with pytest.raises(ValueError, match="."):
+        checker.check(change(certificate, *path, to=to))
+
+
+def test_a_larger_bound_is_proved_too(certificate: dict) -> None:
+    assert checker.check(certificate | {"bound": "1000"}) == 1000
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_closed_form(rounds: int) -> None:
+    """Gradient descent on convex functions: L r0^2 / (4 K + 2), exactly (Drori and Teboulle, 2014)."""
+    exact = Fraction(3) * 4 / (4 * rounds + 2)
+    proved = pep.worst_case(GD(), Devices.uniform([3.0]), rounds, 2.0).certify()
+    assert exact <= proved.bound <= exact * (1 + Fraction(1, 10**6))
+    assert proved.width <= 1e-6
+
+
+CASES = {
+    "Fig. 1a": (OwnStep(At(9)), PAPER, 20, 10, 1, "value"),
+    "Fig. 1a, GD": (GD(), PAPER, 20, 10, 1, "value"),
+    "Fig. 1b": (OwnStep(At(10)), Devices.uniform([0.8, 1.2], 0.1), 20, 10, 1, "distance"),
+    "Fig. 1c": (OwnStep(At(5)), pep.repeated([1 / 3, 3], 0.1, [500, 500]), 10, 10, 1, "value"),
+    "twins and one": (OwnStep(At(2)), pep.repeated([1 / 3, 3], 0.1, [3, 1]), 4, 1, 0.5, "gradient"),
+    "weights": (OwnStep(At(3)), UNEQUAL, 5, 1, 0.3, "value"),
+    "pooled": (OwnStep(Never()), UNEQUAL, 5, 1, 0, "distance"),
+    "one function": (OwnStep(At(2)), Devices.uniform([0.1, 3], 0.1), 4, 1, 0.5, "value"),
+    "twins of one function": (OwnStep(At(2)), pep.repeated([0.1, 3], 0.1, [2, 2]), 4, 1, 0.5, "value"),
+    "momentum": (Nesterov("mean"), PAPER, 10, 1, math.inf, "value"),
+    "ITEM": (ITEM("mean"), PAPER, 8, 1, 0, "distance"),
+    "no rounds": (GD(), PAPER, 0, 2, 1, "value"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_enclosures_are_narrow(name: str) -> None:
+    bound = pep.worst_case(*CASES[name])
+    proved = bound.certify()
+    assert proved.lower <= proved.bound
+    assert proved.width <= 1e-5
+    assert proved.upper == pytest.approx(bound.upper, rel=1e-9)
+
+
+def test_the_statement_is_run_as_the_method_runs(certificate: dict) -> None:
+    """The checker's rows, at the vectors of random quadratics, are what the method and the devices really see."""
+    rng, s = np.random.default_rng(0), certificate["statement"]
+    kinds, tilted = checker.read_kinds(s, Fraction(1))
+    rows, _, slope = checker.run(s, kinds, tilted)
+    mu, w, d = 0.1, np.array([0.5, 0.5]), 4
+    basis = [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(2)]
+    H = [b @ np.diag(rng.uniform(mu, L, d)) @ b.T for b, L in zip(basis, PAPER.L, strict=True)]
+    pull = rng.standard_normal(d)
+    tilts, method = [pull / w[0], -pull / w[1]], OwnStep(At(2))
+    state = method.start(rng.standard_normal(d), PAPER)
+    known = {("x", 0): state.x, ("s", 0): tilts[0]}
+    known |= {("z", c): -np.linalg.solve(H[c], tilts[c]) for c in range(2)}
+    points = [state.x]
+    for k in range(5):
+        slopes = np.array([H[c] @ points[-1] + tilts[c] for c in range(2)])
+        known |= {("v", c, k): (H[c] - mu * np.eye(d)) @ points[-1] for c in range(2)}
+        ask = method.ask(state)
+        known["u", k] = (ask.mix if k < 4 else w) @ slopes
+        state = method.tell(state, type("Answer", (), {"sum": ask.mix @ slopes, "value": 0.0}))
+        points.append(method.point(state))
+
+    def at(row: dict) -> np.ndarray:
+        return sum((float(a) * known[name] for name, a in row.items()), np.zeros(d))
+
+    for c in range(2):
+        for k in range(5):
+            np.testing.assert_allclose(at(rows["x", c, k]), points[k], atol=1e-12)
+            np.testing.assert_allclose(at(rows["v", c, k]), (H[c] - mu * np.eye(d)) @ points[k], atol=1e-10)
+        np.testing.assert_allclose(at(rows["v", c, "own"]), (H[c] - mu * np.eye(d)) @ known["z", c], atol=1e-10)
+    np.testing.assert_allclose(at(slope), w @ np.array([H[c] @ points[4] for c in range(2)]), atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exact_elimination_knows_a_semidefinite_matrix(seed: int) -> None:
+    """Integer Gram matrices, singular ones too; the same less a little of one entry; and indefinite ones."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(-4, 5, (5, 2 + seed % 4))
+    rows[seed % 5] = 0
+    gram = rows @ rows.T
+    form = {(i, j): Fraction(int(gram[i, j]), 7) for i in range(5) for j in range(5)}
+    assert checker.semidefinite(form)
+    (i, j), tiny = (seed % 5, (seed + 1) % 5), Fraction(1, 10**12)
+    assert not checker.semidefinite(form | {(i, i): form[i, i] - tiny})
+    assert not checker.semidefinite(form | {(i, j): form[i, j] + tiny, (j, i): form[j, i] + tiny})
+
+
+def test_short_fractions() -> None:
+    assert rational(1 / 3) == Fraction(1, 3)
+    assert rational(0.1 + 0.2) == Fraction(3, 10)
+    assert rational(math.pi) == Fraction(math.pi)
+
+
+def test_what_cannot_be_certified_says_so() -> None:
+    with pytest.raises(OwnstepError, match="one point for all devices"):
+        pep.worst_case(DecentralisedGD(), PAPER, 2, 1, 0.5).certify()
+    with pytest.raises(OwnstepError, match="nothing to certify: unbounded"):
+        pep.worst_case(OwnStep(At(1)), PAPER, 2, 1, math.inf).certify()
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return int(stopped.value.code or 0), out, err
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = str(tmp_path / "out.json")
+    setting = ["pep", "--L", "0.5,1.5", "--mu", "0.1", "--rounds", "4", "--switch", "2", "--rstar", "0.1"]
+    code, out, _ = call(capsys, *setting, "--certify", target, "--json")
+    proved = json.loads(out)["certified"]
+    assert code == 0
+    assert proved["lower"] <= proved["upper"]
+    assert proved["width"] <= 1e-5
+    code, out, _ = call(capsys, "check", target, "--json")
+    assert code == 0
+    assert json.loads(out) == {"proved": True, "bound": proved["bound"], "upper": proved["upper"]} | {
+        "statement": json.loads(out)["statement"]
+    }
+    assert "after 4 rounds" in call(capsys, "check", target)[1]
+    assert "certified: " in call(capsys, *setting, "--certify", target)[1]
+    data = json.loads(Path(target).read_text())
+    Path(target).write_text(json.dumps(data | {"bound": "1/1000"}))
+    code, _, err = call(capsys, "check", target)
+    assert code == 1
+    assert "refused: the multipliers do not prove" in err
+    Path(target).write_text("{}")
+    assert "no certificate" in call(capsys, "check", target)[2]
+    assert "cannot read" in call(capsys, "check", str(tmp_path / "none.json"))[2]
+    assert call(capsys, *setting, "--curve", "--certify", target)[0] == 2

@@ -1,0 +1,163 @@
+"""The page in a real browser: it opens without errors, draws every line, changes its colours and fits a phone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ownstep.report import build, read
+from ownstep.report import write as write_page
+
+from .browser import BROWSERS, Chromium, chromium
+from .conftest import METHODS, write
+from .test_page import poisoned
+
+WIDTHS = (1280, 390)
+ROOT = Path(__file__).parents[2]
+TOO_WIDE = """const inside = (e) => e.closest(".scroll, pre, .toc, .plot");
+const tooWide = [...d.querySelectorAll("main *")].filter((e) => e.getClientRects().length && !inside(e)
+  && e.getBoundingClientRect().right > w.innerWidth + 1).map((e) => e.outerHTML.slice(0, 80));
+"""
+
+
+@pytest.fixture(scope="module", params=BROWSERS)
+def browser(request, tmp_path_factory):
+    there, kind = BROWSERS[request.param]
+    if there() is None:
+        pytest.skip(f"{request.param} is not on this machine")
+    return kind(tmp_path_factory.mktemp("browser"))
+
+
+def ask(browser, html, script="return null;", width=1280):
+    """What a script gives on the page, which must not have gone wrong."""
+    answer = browser.ask({"html": html, "script": script, "width": width})
+    assert answer["wrong"] == []
+    return answer["value"]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_opens_and_draws_every_line_without_overflowing(browser, results, width):
+    shown = ask(
+        browser, build(read(results, "r")),
+        TOO_WIDE + """const charts = [...d.querySelectorAll("figure.chart")];
+        return { lines: charts.map((c) => Number(c.dataset.lines)),
+                 plotted: w.eval("Charts").all.map((c) => c.plot.series.slice(1).filter((s) =>
+                   s.label !== "range" && s.show).length),
+                 sizes: charts.map((c) => c.querySelector("canvas").clientWidth),
+                 legends: charts.map((c) => c.querySelectorAll(".legend button").length),
+                 width: d.documentElement.scrollWidth,
+                 wide: tooWide };""",
+        width,
+    )  # fmt: skip
+    # In the order of the page: two worst-case curves; three methods and their constants with L-bar; four in the contest
+    expected = [2, len(METHODS), 2, 4]
+    assert shown["lines"] == expected
+    assert shown["plotted"] == expected
+    assert shown["legends"] == expected
+    assert all(100 < size <= width for size in shown["sizes"])
+    assert shown["width"] <= width
+    assert shown["wide"] == []
+
+
+def test_the_repository_s_own_results_fit_a_phone(browser):
+    found = read(ROOT / "results", "../results")
+    html = build(found)
+    shown = ask(
+        browser, html,
+        TOO_WIDE + """const charts = [...d.querySelectorAll("figure.chart")];
+        return { wide: tooWide, width: d.documentElement.scrollWidth,
+                 blank: charts.filter((c) => !(Number(c.dataset.lines) > 0)).length, charts: charts.length };""",
+        390,
+    )  # fmt: skip
+    assert shown["wide"] == []
+    assert shown["width"] <= 390
+    assert shown["blank"] == 0
+    assert shown["charts"] == html.count('<figure class="chart"')
+
+
+def test_hovering_shows_values_zooming_and_hiding_work(browser, results):
+    seen = ask(
+        browser, build(read(results, "r")),
+        """const chart = w.eval("Charts").all[0], plot = chart.plot, out = {};
+        plot.setCursor({ left: plot.valToPos(2, "x"), top: 10 });
+        out.tip = d.getElementById("tip").innerText;
+        plot.setScale("x", { min: 1, max: 2 });
+        return new Promise((done) => setTimeout(() => {
+          out.zoomed = [plot.scales.x.min, plot.scales.x.max];
+          chart.draw();
+          const button = d.querySelector("figure.chart .legend button");
+          button.click();
+          out.hidden = chart.plot.series.filter((s) => s.show === false).length;
+          const details = d.querySelector("figure.chart details");
+          details.open = true;
+          setTimeout(() => { out.rows = details.querySelectorAll("tbody tr").length; done(out); }, 100);
+        }, 100));""",
+    )  # fmt: skip
+    assert "rounds K 2" in seen["tip"]
+    assert "GD 1/L-bar" in seen["tip"]
+    assert "0.25" in seen["tip"]  # 2^-2
+    assert seen["zoomed"] == [1, 2]
+    assert seen["hidden"] == 1
+    assert seen["rows"] == 4
+
+
+def test_the_theme_can_be_switched(browser, results):
+    themes = ask(
+        browser, build(read(results, "r")),
+        """const button = d.getElementById("theme"), out = [];
+        for (let i = 0; i < 4; i++) {
+          out.push([d.documentElement.dataset.theme, w.getComputedStyle(d.body).backgroundColor]);
+          button.click();
+        }
+        return out;""",
+    )  # fmt: skip
+    names, colours = zip(*themes, strict=True)
+    assert sorted(names[:3]) == ["auto", "dark", "light"]
+    assert names[3] == names[0]
+    found = dict(themes)
+    assert found["light"] != found["dark"]
+    red = {name: int(re.findall(r"\d+", colour)[0]) for name, colour in found.items()}
+    assert red["dark"] < 60 < 200 < red["light"]
+    assert len(colours) == 4
+
+
+def test_the_gain_follows_the_sliders(browser, results):
+    gains = ask(
+        browser, build(read(results, "r")),
+        """const gain = () => Number(d.querySelector("[data-gain]").textContent), out = [gain()];
+        for (const name of ["All alike", "MNIST, five devices"]) {
+          [...d.querySelectorAll(".presets button")].find((b) => b.textContent === name).click();
+          out.push(gain());
+        }
+        [...d.querySelectorAll(".presets button")][0].click();
+        const slider = d.querySelector(".sliders input.L");
+        slider.value = Math.log(3);
+        slider.dispatchEvent(new w.Event("input"));
+        out.push(gain());
+        return out;""",
+    )  # fmt: skip
+    L = (119, 145, 178, 336, 488)
+    by_hand = sum(L) / 5 * sum(1 / v for v in L) / 5
+    assert gains == pytest.approx([(1 / 3 + 3) ** 2 / 4, 1, by_hand, 1], abs=0.006)
+
+
+def test_hostile_strings_stay_text(browser, results):
+    write(results, "mnist", poisoned())
+    seen = ask(
+        browser, build(read(results, "r")),
+        """return { pwned: w.pwned, images: d.images.length, tip: d.querySelectorAll("#mnist script").length,
+                    text: d.getElementById("mnist").innerText.includes("<img src=x onerror=") };""",
+        390,
+    )  # fmt: skip
+    assert seen == {"images": 0, "tip": 0, "text": True}
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
+def test_it_opens_from_disk(results, tmp_path):
+    target = tmp_path / "report" / "index.html"
+    write_page(results, target)
+    page = Chromium(tmp_path).dump(target, "--window-size=390,800")
+    assert 'data-ready="yes"' in page
+    assert re.findall(r'data-lines="(\d+)"', page) == ["2", "3", "2", "4"]

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import doctest
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ownstep.paper import load_experiment
+from ownstep.report import numbers
+from ownstep.report.charts import charts, given, tables
+from ownstep.report.page import plain
+from ownstep.report.palette import METHODS, Palette
+
+from .conftest import neural
+
+ROOT = Path(__file__).parents[2]
+NOTHING = SimpleNamespace()
+
+
+def drawn(result, module=NOTHING):
+    return charts(module, result)[0]
+
+
+def test_runs_become_a_mean_with_their_range():
+    loss, constants = drawn(neural(runs=3))
+    assert [v.label for v in loss.views] == ["training loss", "test accuracy"]
+    first = loss.views[0].lines[0]
+    assert (first.name, first.x) == ("Algorithm 1", [0, 10, 20])
+    assert first.y == [3.0, 1.0, 0.5]  # starts at 2, 3 and 4
+    assert (first.low[0], first.high[0]) == (2.0, 4.0)
+    assert loss.pointer == 'result.arms["one arm"].runs'
+    assert constants.kind == "bars"
+    assert constants.ticks == ["a", "b"]
+    assert constants.views[0].lines[0].y == [1.0, 3.0]
+    assert drawn(neural(runs=1))[0].views[0].lines[0].low is None
+
+
+def test_one_run_of_several_methods_keeps_gaps_as_gaps():
+    series = {m: {"round": [0, 1, 2], "gap": [1.0, None, float("inf")], "value": [3, 2, 1]} for m in "ab"}
+    (chart,) = drawn({"arms": {"x": {"series": series, "plan": {"L": [1, 2]}}}})
+    assert [v.label for v in chart.views] == ["(f − f*) / (f(x⁰) − f*)", "f(x)"]
+    assert [line.name for line in chart.views[0].lines] == ["a", "b"]
+    assert chart.views[0].lines[0].y == [1.0, None, None]
+    assert chart.x_log
+
+
+def test_evenly_spaced_series_get_their_rounds_back():
+    runs = [{"series": {"a": [1.0, 0.5, 0.25]}}, {"series": {"a": [1.0, 0.7, 0.25]}}]
+    (chart,) = drawn({"rounds": 1000, "axis": "alpha", "arms": [{"value": 0.1, "runs": runs}]})
+    assert chart.title == "alpha = 0.1"
+    assert chart.views[0].lines[0].x == [0, 10, 20]
+    assert chart.views[0].lines[0].y[1] == pytest.approx(0.6)
+
+
+def test_tables_by_rows_and_by_columns_are_drawn_over_what_rises():
+    rows = [{"devices": n, "ratio": 1 / n, "gd": {"upper": 2.0}} for n in (2, 4, 1000)]
+    (chart,) = drawn({"rows": rows})
+    assert (chart.x, chart.x_log, chart.views[0].label) == ("devices", True, "ratio")
+    (columns,) = drawn({"study": {"draws": [1, 10, 100], "L": [1.0, 2.0, 300.0], "names": ["a", "b", "c"]}})
+    assert [line.name for line in columns.views[0].lines] == ["smoothness L"]
+    assert columns.views[0].log  # it spans more than a factor of 50
+    (family,) = drawn({"first": {m: {"rounds": [0, 1], "loss": [2.0, 1.0]} for m in ("GD", "ours")}})
+    assert [line.name for line in family.views[0].lines] == ["GD", "ours"]
+    assert not drawn({"rows": [{"method": m, "rounds": 1} for m in "abc"]})  # nothing rises: a table alone
+    assert not drawn({"x": [1, 2], "y": "no list"})
+
+
+def test_rows_are_flattened_into_a_table():
+    rows = [{"method": "a", "rounds": {"0.1": 3, "0.01": None}, "seconds": 2.0}, {"method": "b", "rounds": {"0.1": 4}}]
+    (table,) = tables({"arms": {"x": {"rows": rows}}})
+    assert table.columns == ["method", "rounds 0.1"]  # nobody reached 0.01, and nobody asks for seconds
+    assert table.rows == [["a", 3], ["b", 4]]
+
+
+def test_an_experiment_s_own_charts_come_first_and_broken_ones_fall_back():
+    line = {"name": "a", "x": [1, 2], "y": [3, 4]}
+    own = SimpleNamespace(charts=lambda result: [{"title": "mine", "lines": [line], "y": "size"}])
+    (chart,) = drawn(neural(), own)
+    assert (chart.title, chart.views[0].label, chart.views[0].lines[0].y) == ("mine", "size", [3.0, 4.0])
+    broken = SimpleNamespace(charts=lambda result: result["not there"])
+    assert len(drawn(neural(), broken)) == 2
+    with pytest.raises(ValueError, match="'a' has 2 x and 1 y"):
+        given({"title": "", "lines": [line | {"y": [1]}]})
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        {"runs": [{"methods": {"a": {"rounds": [0, "x"], "loss": [1, 2]}}}]},
+        {"runs": [{"methods": {"a": {"rounds": [0, float("nan")], "loss": [1, 2]}}}]},
+        {"runs": [{"devices": {"L": [1.0], "names": ["a", "b"]}}]},
+        {"runs": [{"methods": {"a": {"rounds": [], "loss": []}}}, 3, None]},
+        {"series": {"a": {"round": [1, 2], "gap": ["<b>", {}]}}},
+        {"curves": {"a": [{"upper": 1.0, "rounds": "many"}]}},
+    ],
+)
+def test_data_that_makes_no_sense_costs_its_chart_and_no_more(arm):
+    sound = {"round": [1, 2, 3], "gap": [3.0, 2.0, 1.0]}
+    found = drawn({"first": sound, "arms": {"x": arm}})
+    assert found[0].views[0].lines[0].y == [3.0, 2.0, 1.0]
+    for chart in found:
+        json.dumps(plain(chart, Palette()), allow_nan=False)
+
+
+def test_a_line_runs_from_left_to_right():
+    chart = given({"title": "", "lines": [{"name": "a", "x": [3, 1, 2], "y": [9, 1, None], "low": [8, 0, 3]}]})
+    assert (chart.views[0].lines[0].x, chart.views[0].lines[0].y) == ([1, 2, 3], [1, None, 9])
+    assert chart.views[0].lines[0].low == [0, 3, 8]
+
+
+def test_too_many_charts_are_cut_and_counted():
+    result = {str(i): {"only": {"round": [1, 2], "gap": [1, 2]}} for i in range(20)}
+    found, left = charts(NOTHING, result)
+    assert (len(found), left) == (12, 8)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("results/*/result.json")), ids=lambda p: p.parent.name)
+def test_every_result_in_the_repository_has_charts_with_something_on_them(path):
+    report = json.loads(path.read_text())
+    for chart in drawn(report["result"], load_experiment(report["name"])):
+        for view in chart.views:
+            assert view.lines
+            for line in view.lines:
+                assert len(line.x) == len(line.y)
+                assert line.x == sorted(line.x)
+                assert any(v is not None for v in line.y)
+
+
+def test_a_method_looks_the_same_everywhere_and_unlike_its_neighbours():
+    palette = Palette()
+    first = palette.looks(["Algorithm 1", "FedAdam", "FedAdam tuned", "unheard of", "GD 1/L-bar"])
+    assert len({str(look) for look in first}) == 5
+    again = palette.looks(["unheard of", "Algorithm 1"])
+    assert again == [first[3], first[0]]
+    assert first[0] == METHODS["Algorithm 1"]
+    assert first[2][0] == first[1][0]  # the same colour, another dash
+    many = palette.looks([f"line {i}" for i in range(25)])
+    assert len({str(look) for look in many}) == 25
+
+
+def test_numbers_are_spelt_for_reading():
+    assert doctest.testmod(numbers).failed == 0

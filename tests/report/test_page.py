@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from ownstep import InvalidInput
+from ownstep.report import build, read, write
+from ownstep.report.page import embedded, linked, maths
+
+from .conftest import envelope, neural
+from .conftest import write as put
+
+HOSTILE = """</script><script>window.pwned=1</script><img src=x onerror="window.pwned=2">'"`{{ 7*7 }}&lt;b&gt;\u2028"""
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text of scripts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def poisoned() -> dict:
+    """A result that is hostile wherever a string can stand."""
+    result = neural()
+    result["arms"] = {HOSTILE: result["arms"]["one arm"]}
+    run = result["arms"][HOSTILE]["runs"][0]
+    run["methods"][HOSTILE] = run["methods"]["Algorithm 1"]
+    run["devices"]["names"] = [HOSTILE, "b"]
+    result["recorded"] = {HOSTILE: {"device": HOSTILE}}
+    result["rows"] = [{"method": HOSTILE, HOSTILE: HOSTILE}]
+    number = {"group": HOSTILE, "what": HOSTILE, "value": 1.5, "low": 1.2, "high": HOSTILE, "runs": HOSTILE}
+    verdict = {"verdict": HOSTILE, "rule": HOSTILE, "findings": [HOSTILE], "numbers": [number]}
+    settings = [{"what": HOSTILE, "paper": HOSTILE, "ours": HOSTILE, "why": HOSTILE}]
+    provenance = {"seed": HOSTILE, "commit": HOSTILE, "machine": HOSTILE, "versions": {HOSTILE: HOSTILE}}
+    return envelope("mnist", result, claim=HOSTILE, settings=settings, provenance=provenance, verdict=verdict)
+
+
+def test_no_string_of_a_result_becomes_markup(results):
+    put(results, "mnist", poisoned())
+    clean = Elements(build(read(results, "r")).replace("pwned", ""))
+    assert not [tag for tag, _ in clean.found if tag == "img"]
+    scripts = [attributes for tag, attributes in clean.found if tag == "script"]
+    plain = Elements(build(read(results.parent / "empty", "r")))
+    assert len(scripts) == len([t for t, _ in plain.found if t == "script"])
+    assert not [a for _, attributes in clean.found for a in attributes if a.startswith("on")]
+    html = build(read(results, "r"))
+    assert "7*7" in html  # what looks like a template is text
+    assert "<script>window.pwned" not in html
+
+
+def test_data_inside_a_script_cannot_end_it():
+    text = embedded({"a": HOSTILE})
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == {"a": HOSTILE}
+    with pytest.raises(ValueError, match="Out of range"):
+        embedded([float("nan")])
+
+
+def test_numbers_are_linked_and_names_are_not():
+    text = str(
+        linked(
+            "gain 1.51 over GD 1/L-bar, W8A, Fig. 1a by Algorithm 1: -3.2e-04 in 12,000 rounds (<95%)", "a/b.json", "x"
+        )
+    )
+    assert re.findall(r'<a class="n" href="a/b.json" title="x">([^<]*)</a>', text) == [
+        "1.51",
+        "-3.2e-04",
+        "12,000",
+        "95%",
+    ]
+    assert "&lt;" in text
+    assert text.startswith("Gain")
+    assert maths("L_i < x^K") == "L<sub>i</sub> &lt; x<sup>K</sup>"
+
+
+def test_the_page_stands_alone(results, tmp_path):
+    target = tmp_path / "pages" / "deep" / "index.html"
+    write(results, target)
+    html = target.read_text()
+    elements = Elements(html).found
+    for tag, attributes in elements:
+        for name in ("src", "href", "action", "srcset"):
+            value = attributes.get(name) or ""
+            assert not re.match(r"(?:[a-z]+:)?//", value), (tag, value)
+    style = "".join(re.findall(r"<style>(.*?)</style>", html, re.DOTALL))
+    assert "@import" not in style
+    assert all(url.startswith("data:") for url in re.findall(r"url\((.*?)\)", style))
+    for call in ("fetch(", "XMLHttpRequest", "import(", "WebSocket", "sendBeacon"):
+        assert call not in html
+    links = {a.get("href") for t, a in elements if t == "a"} - {None}
+    files = {link for link in links if link.endswith(".json")}
+    assert files
+    for link in files:
+        assert (target.parent / link).resolve().is_file()
+    inside = {link[1:] for link in links if link.startswith("#")}
+    assert inside <= {a.get("id") for _, a in elements}
+
+
+def test_every_claim_has_its_row_and_its_section(results):
+    found = read(results, "r")
+    html = build(found)
+    for record in found.records:
+        assert f'id="{record.name}"' in html
+        assert f'<a href="#{record.name}">' in html
+    counts = dict(re.findall(r'data-word="([^"]*)"><b>(\d+)</b>', html))
+    assert {k: int(v) for k, v in counts.items()} == found.counts
+    assert "1.10 to 1.30" in html
+
+
+def test_what_is_on_disk_decides_and_is_left_alone(results, tmp_path):
+    before = {p: p.read_bytes() for p in results.rglob("*") if p.is_file()}
+    once, twice = tmp_path / "a.html", tmp_path / "b.html"
+    write(results, once)
+    write(results, twice)
+    assert once.read_bytes() == twice.read_bytes()
+    assert {p: p.read_bytes() for p in results.rglob("*") if p.is_file()} == before
+
+
+def test_no_results_at_all_is_the_caller_s_mistake(tmp_path):
+    with pytest.raises(InvalidInput, match="no folder of results at .*nowhere"):
+        write(tmp_path / "nowhere", tmp_path / "index.html")
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "empty", tmp_path / "index.html")
+    assert "no result yet" in Path(tmp_path / "index.html").read_text()
