@@ -104,7 +104,25 @@ def test_compare_prints_a_table_without_a_terminal(capsys, tmp_path):
     assert code == 0
     assert "GD matched step" in out
     assert (tmp_path / "comparison.png").exists()
-    assert call_json(capsys, *arguments)["rows"]
+    rows = {row["method"]: row for row in call_json(capsys, *arguments)["rows"]}
+    assert rows["L-BFGS (scipy)"]["seconds"]["0.01"] > 0
+    assert "adaptive own steps" in rows
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--smoothness", "adaptive"),
+        ("--momentum", "item"),
+        ("--momentum", "nesterov", "--switch", "shrunk:0.2"),
+        ("--method", "barzilai_borwein", "--secant", "long"),
+        ("--method", "ogm", "--horizon", "25"),
+        ("--method", "nesterov", "--momentum", "0.5"),
+    ],
+)
+def test_run_takes_the_options_of_the_extensions(capsys, options):
+    data = call_json(capsys, "run", "breast_cancer", "--rounds", "25", *options)
+    assert data["final_value"] < np.log(2)
 
 
 def test_data_commands(capsys, tmp_path, monkeypatch):

@@ -83,6 +83,7 @@ def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -
     heads = [*[f"to {level}" for level in levels], f"s to {levels[-1]}"]
     last = ["bytes/round", "ms/round"] if costs else ["note"]
     table = Table("method", "step", *heads, *last, box=None, header_style="bold")
+    table.columns[0].no_wrap = True
     for column in table.columns[1 : 2 + len(heads) + 2 * costs]:
         column.justify = "right"
     below = []

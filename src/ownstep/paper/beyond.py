@@ -45,6 +45,8 @@ SHOWN = (
     "L-BFGS (scipy)",
 )  # fmt: skip
 """Methods that are drawn."""
+COLOURS = ("#0072B2", "#444444", "#E69F00", "#D55E00", "#CC79A7", "#009E73")
+"""Of the worst cases."""
 RADII, SWITCHES = (0.01, 0.1, 0.3), (0, 3, 5, 8, 10, 15)
 ABLATIONS = {
     "adaptive own steps": ("Barzilai-Borwein",),
@@ -241,10 +243,10 @@ def figure(result: dict[str, Any]) -> Figure:
     ax, radii = flat[len(arms)], list(result["worst_case"])
     for i, method in enumerate(result["worst_case"][radii[0]]):
         values = [result["worst_case"][r][method]["upper"] for r in radii]
-        ax.plot(range(len(radii)), values, "o-", label=method, color=plots.colour(method, i))
+        ax.plot(range(len(radii)), values, "os^v<>"[i] + "-", label=method, color=COLOURS[i])
     ax.set(yscale="log")
     ax.set_xticks(range(len(radii)), radii)
-    plots.finish(ax, "worst case after 20 rounds", "R*", "||x − x*||²", "center right")
+    plots.finish(ax, "worst case after 20 rounds", "R*", "||x − x*||²", "outside")
     for ax in flat[len(arms) + 1 :]:
         ax.set_axis_off()
     return drawn
