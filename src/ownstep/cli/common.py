@@ -78,13 +78,16 @@ def show_plan(plan: Plan, samples: Sequence[int], out: Console) -> None:
 
 
 def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -> None:
-    """Rounds to each tolerance, one row a method; with ``costs`` what a round takes, and the notes below."""
+    """Rounds to each tolerance, one row a method, with ``costs`` also what a round takes; the notes below."""
     levels = [f"{t:g}" for t in comparison.tolerances]
-    heads = [*[f"to {level}" for level in levels], f"s to {levels[-1]}"]
-    last = ["bytes/round", "ms/round"] if costs else ["note"]
-    table = Table("method", "step", *heads, *last, box=None, header_style="bold")
+    heads = [
+        *[f"to {level}" for level in levels],
+        f"s to {levels[-1]}",
+        *(["bytes/round", "ms/round"] if costs else []),
+    ]
+    table = Table("method", "step", *heads, box=None, header_style="bold")
     table.columns[0].no_wrap = True
-    for column in table.columns[1 : 2 + len(heads) + 2 * costs]:
+    for column in table.columns[1:]:
         column.justify = "right"
     below = []
     for row in comparison.rows():
@@ -98,12 +101,12 @@ def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -
         counts = ["never" if row["rounds"][level] is None else f"{row['rounds'][level]:,}" for level in levels]
         step = "" if row["step"] is None else f"{row['step']:.4g}"
         took = row["seconds"][levels[-1]]
-        ending = ["; ".join(notes)]
+        ending = ["" if took is None else f"{took:.3g}"]
         if costs:
             price = comparison.costs()[row["method"]]
-            ending = [f"{price['bytes_a_round']:,.0f}", _milliseconds(price["seconds_a_round"])]
-            below += [f"{row['method']}: {'; '.join(notes)}"] if notes else []
-        table.add_row(row["method"], step, *counts, "" if took is None else f"{took:.3g}", *ending)
+            ending += [f"{price['bytes_a_round']:,.0f}", _milliseconds(price["seconds_a_round"])]
+        below += [f"{row['method']}: {'; '.join(notes)}"] if notes else []
+        table.add_row(row["method"], step, *counts, *ending)
     out.print(table)
     out.print("rounds until (f - f*) / (f(x0) - f*) is at most the value above, and seconds they took", style="dim")
     for line in below:
