@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ownstep.paper import attribution
+from ownstep.paper.levels import to_common_level
 
 
 def decay(rate, rounds=400, every=1):
@@ -14,7 +15,7 @@ def decay(rate, rounds=400, every=1):
 def test_exponential_decays_give_the_ratio_of_their_rates():
     # the slowest method sets the level exp(-r K); the others reach it after r K / rate rounds
     series = {"GD 1/L-bar": decay(0.01), "GD matched step": decay(0.015), "Algorithm 1": decay(0.012)}
-    rounds = attribution.to_common_level(series, list(series))
+    rounds = to_common_level(series, list(series))
     assert rounds["GD 1/L-bar"] == pytest.approx(400)
     assert rounds["GD matched step"] == pytest.approx(400 / 1.5, rel=1e-3)
     split = attribution._split([{"seed": 0, "gain": 2.0, "series": series}])
@@ -26,13 +27,13 @@ def test_exponential_decays_give_the_ratio_of_their_rates():
 
 def test_crossings_are_read_between_recorded_rounds():
     series = {"a": ([0, 100], [1.0, 0.0]), "b": ([0, 100], [1.0, 0.25])}
-    assert attribution.to_common_level(series, ["a", "b"]) == {"a": pytest.approx(75), "b": pytest.approx(100)}
+    assert to_common_level(series, ["a", "b"]) == {"a": pytest.approx(75), "b": pytest.approx(100)}
 
 
 def test_noise_does_not_make_a_method_arrive_late():
     noisy = ([0, 1, 2, 3, 4], [1.0, 0.2, 0.9, 0.5, 0.6])
     smooth = ([0, 1, 2, 3, 4], [1.0, 0.8, 0.6, 0.4, 0.2])
-    rounds = attribution.to_common_level({"noisy": noisy, "smooth": smooth}, ["noisy", "smooth"])
+    rounds = to_common_level({"noisy": noisy, "smooth": smooth}, ["noisy", "smooth"])
     assert rounds == {"noisy": pytest.approx(1), "smooth": pytest.approx(4)}
 
 

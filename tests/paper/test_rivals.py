@@ -107,11 +107,13 @@ def test_a_tuned_rival_is_met_by_tuned_steps_and_one_that_never_arrives_has_lost
 )
 def test_a_trend_has_to_rise_at_every_step(ratios, word):
     def runs(ratio):
-        return [{"gain": 1.0, "rounds": {_contest.OURS: 100, _contest.POOLED: 100 * ratio, _trend.MATCHED: 100}}]
+        """Straight lines: the baseline takes ``ratio`` times the rounds to any gap."""
+        rates = {_contest.OURS: 0.005 * ratio, _contest.POOLED: 0.005, _trend.MATCHED: 0.005}
+        return [{"gain": 1.0, "series": {name: [1 - rate * k for k in range(101)] for name, rate in rates.items()}}]
 
     arms = [{"value": float(i), "runs": runs(r)} for i, r in enumerate(ratios)]
-    assert _trend.verdict({"level": 0.1, "arms": arms}, "N", rising=True)["verdict"] == word
-    assert _trend.verdict({"level": 0.1, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
+    assert _trend.verdict({"rounds": 100, "arms": arms}, "N", rising=True)["verdict"] == word
+    assert _trend.verdict({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from ownstep.errors import OwnstepError
 from ownstep.history import finite
 from ownstep.methods import GD, At, Method, Never, OwnStep
 from ownstep.paper.bootstrap import interval, number
+from ownstep.paper.levels import to_common_level
 from ownstep.paper.neural import MATCHED, OURS, POOLED, STRATIFIED_MATCHED
 from ownstep.plan import plan
 from ownstep.problems import logistic_regression, optimum
@@ -154,29 +155,6 @@ def _split(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         m: {"rounds": list(r), "loss": list(v)} for m, (r, v) in runs[0]["series"].items() if m in (*CHAIN, UNIFORM)
     }
     return {"runs": found, "first": {m: _thinned(s) for m, s in first.items()}}
-
-
-def to_common_level(series: Mapping[str, tuple[Sequence[float], Sequence[Any]]], chain: Sequence[str]) -> Any:
-    """Rounds every method needs to the worst of their best values, read between the recorded rounds; None if one fails.
-
-    Crossings are interpolated along the running minimum, so noise cannot make a method arrive twice.
-    """
-    curves = {}
-    for name in chain:
-        rounds, values = np.asarray(series[name][0], float), np.array(series[name][1], float)
-        if not np.isfinite(values).all():
-            return None
-        curves[name] = rounds, np.minimum.accumulate(values)
-    level = max(best[-1] for _, best in curves.values())
-    return {name: max(1.0, _crossing(*curve, level)) for name, curve in curves.items()}
-
-
-def _crossing(rounds: Any, best: Any, level: float) -> float:
-    at = int(np.argmax(best <= level))
-    if at == 0:
-        return float(rounds[0])
-    above, below = best[at - 1], best[at]
-    return float(rounds[at - 1] + (rounds[at] - rounds[at - 1]) * (above - level) / (above - below))
 
 
 def _last(values: Sequence[Any]) -> float | None:
