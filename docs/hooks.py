@@ -46,5 +46,6 @@ def verdicts(here: str) -> str:
     for path in sorted((ROOT / "results").glob("*/result.json")):
         found = json.loads(path.read_text())
         link = posixpath.relpath(path.relative_to(ROOT).as_posix(), here or ".")
-        lines.append(f"| [{found['name']}]({link}) | {found['claim']} | {found['verdict']['verdict']} |")
+        claim = found["claim"].replace("|", "\\|")
+        lines.append(f"| [{found['name']}]({link}) | {claim} | {found['verdict']['verdict']} |")
     return "\n".join(lines)
