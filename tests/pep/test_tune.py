@@ -106,6 +106,10 @@ def test_rivals_are_what_they_are_called(designs: dict[str, pep.Tuned]) -> None:
     for scale in (1.4, 1.5, 1.6, 1.7, 1.8):
         assert tuned.upper <= pep.worst_case(GD(scale / PAPER.L_bar), PAPER, 3, 10, 1).upper * (1 + 1e-5)
     assert {"OGM", "ITEM", "Nesterov 1/L-bar"} < set(found)
+    for name, momentum in (("Algorithm 1", None), ("own steps, item", "item")):
+        best = next(bound for key, bound in found.items() if key.startswith(f"{name}, best switch"))
+        every = [pep.worst_case(OwnStep(At(k), momentum=momentum), PAPER, 3, 10, 1).upper for k in range(4)]
+        assert best.upper == pytest.approx(min(every), rel=1e-4)
 
 
 @pytest.mark.parametrize("method", [Nesterov("mean"), OGM("mean", horizon=5), ITEM("mean")])

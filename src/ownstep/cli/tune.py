@@ -41,7 +41,8 @@ def tune(
     ] = "schedule",
     patience: Annotated[float, typer.Option(help="Seconds after which the best so far is taken.")] = 900.0,
     compare: Annotated[
-        bool, typer.Option(help="Worst cases of GD, GD tuned, Algorithm 1, Nesterov, OGM, ITEM.")
+        bool,
+        typer.Option(help="Worst cases of GD, GD tuned, Nesterov, OGM, ITEM, Algorithm 1, own steps with momentum."),
     ] = True,
     certify: Annotated[
         Path | None, typer.Option(help="Prove the bound in exact arithmetic, and write the certificate here.")
@@ -72,7 +73,7 @@ def tune(
     proved = None if certify is None else found.bound.certify(certify)
     rivals: dict[str, Bound] = {}
     if compare:
-        with Bar("its rivals", rounds + 6) as bar:
+        with Bar("its rivals", 2 * rounds + 7) as bar:
             rivals = pep.rivals(devices, *setting, progress=lambda done, _: bar.update(done))
     report: dict[str, Any] = {"rounds": rounds, "r0": r0, "rstar": rstar, "metric": metric, "devices": len(devices)}
     report |= found.to_dict() | {"rivals": {name: {"lower": b.lower, "upper": b.upper} for name, b in rivals.items()}}

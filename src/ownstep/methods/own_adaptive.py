@@ -48,9 +48,9 @@ class AdaptiveOwnStep(OwnStep):
 
     Every point passes the test of :mod:`ownstep.methods.safeguard`, or the last one is returned to: gradient descent's
     bound holds up to its constant. In full rounds of convex f_i L^k is the pooled secant, by Jensen's inequality; else
-    that may be noise, and the devices' mean takes over, in M too: for convex f_i at most L-bar, but without bound otherwise.
-    Where participants change, the test is of those who answered twice running; it proves nothing about f. With
-    mini-batches there is none: like steps of constant length, these end in a noise ball.
+    that may be noise, and the devices' mean takes over, in M too: for convex f_i at most L-bar, without bound
+    otherwise. Where participants change, the test is of those who answered twice running, and proves nothing about f;
+    with mini-batches there is none: like steps of constant length, these end in a noise ball.
 
     The ``switch`` of Algorithm 1 is not used, and nothing of ``devices`` but the weights.
     """
