@@ -113,6 +113,8 @@ def tune(
         raise InvalidInput(f"a design needs at least one round and a finite rstar, got rounds={rounds}, rstar={rstar}")
     if what not in WHAT:
         raise unknown_name("what", what, WHAT)
+    if not patience >= 0:
+        raise InvalidInput(f"patience must be a number of seconds of at least 0, got {patience!r}")
     return _Search(devices, int(rounds), float(r0), float(rstar), metric, steps, tolerance, patience, progress).run(
         what
     )
