@@ -158,6 +158,20 @@ def test_a_start_where_f_is_zero_by_chance(method, offset, dtype):
     np.testing.assert_allclose(x, [3.0, -10.0], rtol=1e-6 if dtype is np.float64 else 1e-2)
 
 
+def test_devices_that_take_turns_are_waited_for():
+    """Until somebody answers twice nothing is measured: the careful first step is taken again, and M stays unknown."""
+    problem = make_least_squares()
+    answering, state = Answering(problem, "rescale"), ADAPTIVE.start(problem.x0(), describe(problem).devices)
+    steps = []
+    for k in range(6):
+        present = np.arange(3) == k % 3
+        state = ADAPTIVE.tell(state, answering(ADAPTIVE.ask(state), present).answer)
+        steps.append(state.step)
+        assert math.isfinite(state.largest)
+    assert steps[0] == steps[1] == steps[2] > 0
+    assert 0 < state.largest <= describe(problem).devices.L.max()
+
+
 class Bend:
     """Two devices with f_i' = x/10^6 - 1 up to x = 10 and curvature 1 from there: nothing warns of it."""
 

@@ -76,6 +76,8 @@ class AdaptiveOwnStep(OwnStep):
         L, mean = _curvatures(state, answer)
         pooled, again = secant(s, y), state.rise != 0  # tried again, from where the devices' last measurement was not
         trusted = answer.present is None and (again or pooled <= (1 + 1e-9) * mean)
+        if not trusted and math.isinf(mean):  # nobody has answered twice yet
+            return stay(replace(state, rise=0.0), answer)
         largest = max(state.largest, norm(y) / norm(s) if trusted else mean)
         state = replace(state, curvature=tuple(L), largest=largest)
         change = state.rise + answer.value - answer.previous
