@@ -141,6 +141,65 @@ def test_the_safeguard_keeps_its_promise(method, make, far):
     assert x.shape == (problem.dim,)
 
 
+@pytest.mark.parametrize("method", [ADAPTIVE, BarzilaiBorwein(), AdGD()], ids=repr)
+@pytest.mark.parametrize("offset", [0.0, 1e-14])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_start_where_f_is_zero_by_chance(method, offset, dtype):
+    """|f(x^0)| sets the length of the first step, but f = 0 is no sign of being near to the solution."""
+    H, x = np.diag([1.0, 0.1]).astype(dtype), np.array([1.0, 2.0], dtype)
+    pull = np.array([3.0, -1.0], dtype)
+    level = float(x @ H @ x) / 2 - float(pull @ x) - offset
+    state, old = method.start(x, Devices.uniform([1.0, 1.0])), math.nan
+    for _ in range(150):
+        x = method.ask(state).x
+        value, slope = float(x @ H @ x) / 2 - float(pull @ x) - level, H @ x - pull
+        same = {"also": slope, "curvature": np.ones(2), "previous": old}
+        state, old = method.tell(state, Answer(slope, value, **same)), value
+    np.testing.assert_allclose(x, [3.0, -10.0], rtol=1e-6 if dtype is np.float64 else 1e-2)
+
+
+def test_devices_that_take_turns_are_waited_for():
+    """Until somebody answers twice nothing is measured: the careful first step is taken again, and M stays unknown."""
+    problem = make_least_squares()
+    answering, state = Answering(problem, "rescale"), ADAPTIVE.start(problem.x0(), describe(problem).devices)
+    steps = []
+    for k in range(6):
+        present = np.arange(3) == k % 3
+        state = ADAPTIVE.tell(state, answering(ADAPTIVE.ask(state), present).answer)
+        steps.append(state.step)
+        assert math.isfinite(state.largest)
+    assert steps[0] == steps[1] == steps[2] > 0
+    assert 0 < state.largest <= describe(problem).devices.L.max()
+
+
+class Bend:
+    """Two devices with f_i' = x/10^6 - 1 up to x = 10 and curvature 1 from there: nothing warns of it."""
+
+    weights, names, dim, work, strong_convexity = np.array([0.5, 0.5]), ("a", "b"), 1, 1.0, 0.0
+
+    def x0(self):
+        return np.array([-1.0])
+
+    def value(self, x):
+        flat = min(float(x[0]), 10.0)
+        return 5e-7 * flat**2 - flat + (1e-5 - 1) * (float(x[0]) - flat) + (float(x[0]) - flat) ** 2 / 2
+
+    def gradients(self, x):
+        return np.repeat([1e-6 * np.minimum(x, 10) - 1 + np.maximum(x - 10, 0)], 2, axis=0)
+
+    def mix(self, x, c):
+        return np.repeat(self.value(x), 2), self.gradients(x).T @ c
+
+
+@pytest.mark.parametrize("method", [ADAPTIVE, BarzilaiBorwein(), AdGD()], ids=repr)
+def test_a_try_that_fails_badly_is_not_the_end_of_a_run(method):
+    """The first secant is 10^-6 times L: f rises by 10^11, the point is taken back, and the run goes on."""
+    history = run(method, Bend(), 400, devices=Devices.uniform([1.0, 1.0]))
+    assert max(history.value) > 1e10
+    assert history.stopped == "all 400 rounds done"
+    np.testing.assert_allclose(history.x, [11 - 1e-5], rtol=1e-9)
+
+
 def test_a_function_without_any_smoothness_constant():
     """f = ||x||^4 / 4: its curvature grows with x, so steps that were right are soon too long, and are taken back."""
     method, x = BarzilaiBorwein(), np.array([0.01, -0.02, 3.0])

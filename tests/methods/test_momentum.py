@@ -77,6 +77,16 @@ def test_worst_cases_beat_the_pooled_method_s(momentum, switch, rstar, known):
     assert own.upper < 0.55 * worst_case(pooled, devices, 20, 1.0, rstar, "distance").lower
 
 
+@pytest.mark.parametrize("momentum", ["nesterov", "item"])
+@pytest.mark.parametrize("L", [[1.0, 1.0], [1.0, 2.0]])
+def test_where_every_f_i_is_one_quadratic_a_common_round_is_the_end(momentum, L):
+    """mu_i = L_i: both phases have condition number 1."""
+    method = OwnStep(At(1), momentum=momentum)
+    assert worst_case(method, Devices.uniform(L, L), 3, 1.0, 0.5, "distance").upper <= 1e-9
+    with pytest.raises(InvalidInput, match="alpha mu < 1"):
+        worst_case(ITEM("mean"), Devices.uniform(L, L), 3)
+
+
 def test_it_says_what_goes_together():
     with pytest.raises(InvalidInput, match="unknown momentum of own steps 'nestrov'. Did you mean 'nesterov'"):
         OwnStep(momentum="nestrov")

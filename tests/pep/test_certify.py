@@ -85,6 +85,12 @@ def change(certificate: dict, *path: object, to: object) -> dict:
         (["statement", "rounds", 2, "ask", 1], "-9/10"),
         (["statement", "rounds", 0, "ask"], ["1", "-1"]),
         (["statement", "final", 0], "2"),
+        (["statement", "final"], ["0"]),
+        (["statement", "final"], []),
+        (["statement", "devices", 0, "mu"], 0.1),
+        (["multipliers", "start"], "1e9"),
+        (["multipliers", "start"], math.nan),
+        (["bound"], math.inf),
         (["statement", "devices", 1, "L"], "4"),
         (["statement", "devices", 0, "mu"], "1/20"),
         (["statement", "devices", 0, "mu"], "1"),
@@ -101,6 +107,15 @@ def test_what_was_tampered_with_is_refused(certificate: dict, path: list, to: ob
     assert checker.check(certificate) == Fraction(certificate["bound"])
     with pytest.raises(ValueError, match="."):
         checker.check(change(certificate, *path, to=to))
+
+
+def test_a_point_that_knows_the_solution_is_no_method() -> None:
+    """With x* as the origin 0 x^0 is the solution itself: nothing that a method could look at."""
+    statement = {"devices": [{"count": 1, "weight": "1", "mu": "0", "L": "1"}], "r0": "1", "rstar": "0"}
+    statement |= {"metric": "distance", "rounds": [], "final": ["1/2"]}
+    forged = {"statement": statement, "bound": "1/4", "multipliers": {"start": "1/4", "own": [], "conditions": []}}
+    with pytest.raises(ValueError, match="round 0 is not x0 plus"):
+        checker.check(forged)
 
 
 def test_a_larger_bound_is_proved_too(certificate: dict) -> None:
@@ -221,13 +236,20 @@ def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert json.loads(out) == {"proved": True, "bound": proved["bound"], "upper": proved["upper"]} | {
         "statement": json.loads(out)["statement"]
     }
-    assert "after 4 rounds" in call(capsys, "check", target)[1]
+    assert "after the 4 rounds stated" in call(capsys, "check", target)[1]
     assert "certified: " in call(capsys, *setting, "--certify", target)[1]
     data = json.loads(Path(target).read_text())
     Path(target).write_text(json.dumps(data | {"bound": "1/1000"}))
     code, _, err = call(capsys, "check", target)
     assert code == 1
     assert "refused: the multipliers do not prove" in err
+    twice = '{"bound": "1", ' + json.dumps(data)[1:]
+    Path(target).write_text(twice)
+    assert "a name stands twice" in call(capsys, "check", target)[2]
+    assert subprocess.run([sys.executable, str(FILE), target], capture_output=True, timeout=60).returncode != 0
+    for strange in ("[" * 100_000, "null", "[]", json.dumps(data | {"bound": "1/0"})):
+        Path(target).write_text(strange)
+        assert "refused: " in call(capsys, "check", target)[2]
     Path(target).write_text("{}")
     assert "no certificate" in call(capsys, "check", target)[2]
     assert "cannot read" in call(capsys, "check", str(tmp_path / "none.json"))[2]

@@ -106,6 +106,10 @@ def test_rivals_are_what_they_are_called(designs: dict[str, pep.Tuned]) -> None:
     for scale in (1.4, 1.5, 1.6, 1.7, 1.8):
         assert tuned.upper <= pep.worst_case(GD(scale / PAPER.L_bar), PAPER, 3, 10, 1).upper * (1 + 1e-5)
     assert {"OGM", "ITEM", "Nesterov 1/L-bar"} < set(found)
+    for name, momentum in (("Algorithm 1", None), ("own steps, item", "item")):
+        best = next(bound for key, bound in found.items() if key.startswith(f"{name}, best switch"))
+        every = [pep.worst_case(OwnStep(At(k), momentum=momentum), PAPER, 3, 10, 1).upper for k in range(4)]
+        assert best.upper == pytest.approx(min(every), rel=1e-4)
 
 
 @pytest.mark.parametrize("method", [Nesterov("mean"), OGM("mean", horizon=5), ITEM("mean")])
@@ -175,11 +179,38 @@ def test_an_interrupt_keeps_the_best() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"rounds": 0}, "at least one round"), ({"rstar": math.inf}, "finite rstar"), ({"what": "all"}, "what")],
+    [
+        ({"rounds": 0}, "at least one round"),
+        ({"rstar": math.inf}, "finite rstar"),
+        ({"what": "all"}, "what"),
+        ({"patience": math.nan}, "patience must be"),
+    ],
 )
 def test_what_cannot_be_designed_is_refused(arguments: dict, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         pep.tune(PAPER, **({"rounds": 2} | arguments))
+
+
+def test_what_was_found_is_kept(capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the rivals are computed leaves them out; a folder that is not there is missed before the search."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pep, "rivals", interrupted)
+    setting = ["tune", "--L", "1,3", "--mu", "0.1", "--rounds", "1", "--what", "switch", "--json"]
+    with pytest.raises(SystemExit) as stopped:
+        main([*setting, "--out", str(tmp_path / "t.json")])
+    out, err = capsys.readouterr()
+    assert stopped.value.code == 0
+    assert "the design is kept" in err
+    assert json.loads(out) == json.loads((tmp_path / "t.json").read_text())
+    monkeypatch.setattr(pep, "tune", interrupted)
+    for option in ("--out", "--certify"):
+        with pytest.raises(SystemExit) as stopped:
+            main([*setting, option, str(tmp_path / "none" / "t.json")])
+        assert stopped.value.code == 2
+        assert "there is no folder" in capsys.readouterr().err
 
 
 def test_command(capsys: pytest.CaptureFixture[str], tmp_path) -> None:

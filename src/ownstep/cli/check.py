@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ownstep.cli.common import Json, emit
 from ownstep.errors import OwnstepError
 
-MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError)
+MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What the standalone checker raises: ValueError where it refuses, the others where a file is no certificate."""
 
 
@@ -34,7 +34,7 @@ def check(
     from ownstep.pep.check import check as prove
 
     try:
-        data = json.loads(certificate.read_text(encoding="utf-8"))
+        data = json.loads(certificate.read_text(encoding="utf-8"), object_pairs_hook=_once)
         bound, words = prove(data), describe(data)
     except OSError as error:
         raise OwnstepError(f"cannot read {str(certificate)!r}: {error}") from error
@@ -46,3 +46,10 @@ def check(
         return
     typer.echo(f"proved: {words}")
     typer.echo(f"exactly: {bound}")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What is said twice can be read in two ways."""
+    if len(told := dict(pairs)) < len(pairs):
+        raise ValueError(f"a name stands twice among {[name for name, _ in pairs]}")
+    return told

@@ -35,6 +35,9 @@ def pep(
     count: Annotated[str | None, typer.Option(help="How many devices of each kind, as 500,500.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds K.")] = 10,
     switch: Annotated[int | None, typer.Option(help="So many rounds are local; all of them by default.")] = None,
+    momentum: Annotated[
+        str | None, typer.Option(help="Accelerate both phases: nesterov or item; none by default.")
+    ] = None,
     r0: Annotated[float, typer.Option(help="||x0 - x*|| is at most this.")] = 1.0,
     rstar: Annotated[float, typer.Option(help="||x_i* - x*|| is at most this; may be 0 or inf.")] = 0.0,
     metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
@@ -54,11 +57,12 @@ def pep(
     from ownstep.pep import worst_case
 
     devices = read_devices(L, mu, weights, count)
-    method = OwnStep(Never() if switch is None else At(switch))
+    method = OwnStep(Never() if switch is None else At(switch), momentum=momentum)
     setting: dict[str, Any] = {
         "devices": len(devices),
         "rounds": rounds,
         "switch": switch,
+        "momentum": momentum,
         "r0": r0,
         "rstar": _plain(rstar),
     }
@@ -82,7 +86,7 @@ def pep(
         gd_all = worst_curve(GD(), devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(rounds + 1 + k))
     from ownstep import plots
 
-    written = plots.save(_draw(ours_all, gd_all, metric), out)
+    written = plots.save(_draw(ours_all, gd_all, metric, momentum), out)
     if as_json:
         points = [{"rounds": k} | _pair(a, b) for k, (a, b) in enumerate(zip(ours_all, gd_all, strict=True))]
         emit(setting | {"curve": points, "figure": str(written)})
@@ -132,14 +136,15 @@ def _show(rows: list[tuple[int, Bound, Bound]]) -> None:
     console().print(table)
 
 
-def _draw(ours: list[Bound], gd: list[Bound], metric: str) -> Figure:
+def _draw(ours: list[Bound], gd: list[Bound], metric: str, momentum: str | None) -> Figure:
     from ownstep import plots
     from ownstep.pep import METRICS
 
     drawn, axes = plots.new_figure(1, width=5.6, height=3.8)
     ax = axes[0, 0]
     for name, bounds in (("GD 1/L-bar", gd), ("Algorithm 1", ours)):
-        ax.plot([b.upper for b in bounds], label=name, color=plots.colour(name), lw=2.2)
+        label = f"own steps, {momentum}" if momentum and bounds is ours else name
+        ax.plot([b.upper for b in bounds], label=label, color=plots.colour(name), lw=2.2)
     ax.set_yscale("log")
     plots.finish(ax, "Exact worst case", "rounds K", METRICS[metric].split(",")[0], "upper right")
     return drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +13,13 @@ from rich.table import Table
 
 from ownstep.cli.common import Json, Seed, console, emit
 from ownstep.cli.pep import read_devices
-from ownstep.errors import OwnstepError
+from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.files import write_atomically
 from ownstep.progress import Bar
 
 if TYPE_CHECKING:
     from ownstep.pep import Bound, Tuned
+    from ownstep.plan import Devices
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +43,8 @@ def tune(
     ] = "schedule",
     patience: Annotated[float, typer.Option(help="Seconds after which the best so far is taken.")] = 900.0,
     compare: Annotated[
-        bool, typer.Option(help="Worst cases of GD, GD tuned, Algorithm 1, Nesterov, OGM, ITEM.")
+        bool,
+        typer.Option(help="Worst cases of GD, GD tuned, Nesterov, OGM, ITEM, Algorithm 1, own steps with momentum."),
     ] = True,
     certify: Annotated[
         Path | None, typer.Option(help="Prove the bound in exact arithmetic, and write the certificate here.")
@@ -60,8 +63,11 @@ def tune(
 
     devices = read_devices(L, mu, weights, count)
     setting = (rounds, r0, rstar, metric)
+    for path in (certify, out):  # the search may take minutes, and what it found must have somewhere to go
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InvalidInput(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
     began = time.monotonic()
-    with Bar("designing", max(int(patience), 1)) as bar:
+    with Bar("designing", max(int(patience), 1) if math.isfinite(patience) else 1) as bar:
         found = pep.tune(
             devices,
             *setting,
@@ -69,13 +75,13 @@ def tune(
             patience=patience,
             progress=lambda best, doing: bar.update(int(time.monotonic() - began), f"best {best:.6g}, {doing}"),
         )
-    proved = None if certify is None else found.bound.certify(certify)
-    rivals: dict[str, Bound] = {}
-    if compare:
-        with Bar("its rivals", rounds + 6) as bar:
-            rivals = pep.rivals(devices, *setting, progress=lambda done, _: bar.update(done))
     report: dict[str, Any] = {"rounds": rounds, "r0": r0, "rstar": rstar, "metric": metric, "devices": len(devices)}
-    report |= found.to_dict() | {"rivals": {name: {"lower": b.lower, "upper": b.upper} for name, b in rivals.items()}}
+    report |= found.to_dict()
+    if out is not None:
+        _write(report, out)
+    proved = None if certify is None else found.bound.certify(certify)
+    rivals = _rivals(devices, setting) if compare else {}
+    report |= {"rivals": {name: {"lower": b.lower, "upper": b.upper} for name, b in rivals.items()}}
     report |= {} if proved is None else {"certified": proved.to_dict()}
     if out is not None:
         _write(report, out)
@@ -87,6 +93,18 @@ def tune(
         typer.echo(f"certified: {proved}\nwritten: {certify}")
     if out is not None:
         typer.echo(f"written: {out}")
+
+
+def _rivals(devices: Devices, setting: tuple[int, float, float, str]) -> dict[str, Bound]:
+    """The rivals; an interrupt leaves them out, and loses nothing of the design."""
+    from ownstep import pep
+
+    try:
+        with Bar("its rivals", 2 * setting[0] + 7) as bar:
+            return pep.rivals(devices, *setting, progress=lambda done, _: bar.update(done))
+    except KeyboardInterrupt:
+        typer.echo("ownstep: interrupted; the design is kept, and not compared", err=True)
+        return {}
 
 
 def _write(report: dict[str, Any], out: Path) -> None:

@@ -28,7 +28,8 @@ from ownstep.vectors import like, to_numpy
 
 CHECKPOINT_SECONDS = 3.0
 DIVERGED = 1e4
-"""A run has diverged once f(x^k) exceeds f(x^0) by this many times max(1, |f(x^0)|)."""
+"""A run has diverged once f(x^k) exceeds f(x^0) by this many times max(1, |f(x^0)|). Methods that need no constant are
+let go on: they find out about a curvature by trying, and come back."""
 
 
 def describe(problem: Problem, smoothness: Smoothness | str = "exact") -> Plan:
@@ -231,10 +232,11 @@ class Loop:
     def verdict(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
         """Is the iterate that was evaluated the last one, and why?"""
         value, first = self.columns["value"][-1], self.columns["value"][0]
+        recovers = getattr(self.method, "constant_free", False)
         gradient_norm = self.columns["gradient_norm"][-1]
         if not np.isfinite(value):
             self._stop(f"f(x) is {value} at round {self.k}")
-        elif value - first > DIVERGED * max(1.0, abs(first)):
+        elif value - first > DIVERGED * max(1.0, abs(first)) and not recovers:
             self._stop(
                 f"diverged: f(x) rose from {first:.4g} to {value:.4g} by round {self.k}; "
                 "the step is too long, so some smoothness constant is too small"

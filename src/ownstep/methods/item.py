@@ -68,7 +68,9 @@ class ITEM(Optimal):
 
 
 def item_numbers(q: float, A: float) -> tuple[float, float, float]:
-    """(beta_k, delta_k, A_{k+1}) from A_k."""
+    """(beta_k, delta_k, A_{k+1}) from A_k; in the limit q = 1 one gradient step is all there is to do."""
+    if q >= 1:
+        return 0.0, 1.0, A
     coming = ((1 + q) * A + 2 * (1 + math.sqrt((1 + A) * (1 + q * A)))) / (1 - q) ** 2
     delta = ((1 - q) ** 2 * coming - (1 + q) * A) / (2 * (1 + q + q * A))
     return A / ((1 - q) * coming), delta, min(coming, SETTLED / q) if q > 0 else coming

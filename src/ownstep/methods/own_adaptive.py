@@ -47,9 +47,10 @@ class AdaptiveOwnStep(OwnStep):
     ends once the own sum has shrunk to a quarter of its share of grad f, or after three own steps that failed.
 
     Every point passes the test of :mod:`ownstep.methods.safeguard`, or the last one is returned to: gradient descent's
-    bound holds up to its constant, whatever the devices measured. In full rounds L^k is the pooled secant, by Jensen's
-    inequality; where batches or participants change between two rounds that is noise, and the devices' mean takes
-    over. There is no test then, as f itself is not known: like any step of constant length, these end in a noise ball.
+    bound holds up to its constant. In full rounds of convex f_i L^k is the pooled secant, by Jensen's inequality; else
+    that may be noise, and the devices' mean takes over, in M too: for convex f_i at most L-bar, without bound
+    otherwise. Where participants change, the test is of those who answered twice running, and proves nothing about f;
+    with mini-batches there is none: like steps of constant length, these end in a noise ball.
 
     The ``switch`` of Algorithm 1 is not used, and nothing of ``devices`` but the weights.
     """
@@ -71,10 +72,12 @@ class AdaptiveOwnStep(OwnStep):
             return replace(state, k=state.k + 1)
         s, y = state.x - state.base, answer.sum - state.gradient
         if not state.started or unmoved(state, s):
-            return stay(state, answer)
+            return stay(replace(state, rise=0.0, alpha=0.0), answer)
         L, mean = _curvatures(state, answer)
         pooled, again = secant(s, y), state.rise != 0  # tried again, from where the devices' last measurement was not
         trusted = answer.present is None and (again or pooled <= (1 + 1e-9) * mean)
+        if not trusted and math.isinf(mean):  # nobody has answered twice yet
+            return stay(replace(state, rise=0.0), answer)
         largest = max(state.largest, norm(y) / norm(s) if trusted else mean)
         state = replace(state, curvature=tuple(L), largest=largest)
         change = state.rise + answer.value - answer.previous

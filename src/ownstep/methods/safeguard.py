@@ -1,6 +1,6 @@
 """What makes steps of measured length safe: the test of Zhang and Hager (2004), and what follows from failing it.
 
-Let M be the largest ||y||/||s|| measured so far, so M <= L, and C_k a running mean of the values: C_0 = f(x^0), Q_0 = 1
+Let M be the largest ||y||/||s|| measured so far, M <= L, and C_k a running mean of the values: C_0 = f(x^0), Q_0 = 1,
 
     Q_{k+1} = eta Q_k + 1,      C_{k+1} = (eta Q_k C_k + f(x^{k+1})) / Q_{k+1},      eta = 0.85.
 
@@ -10,13 +10,16 @@ A point tried from x^k with a step t in mind is kept if
 
 Otherwise x^k - grad f(x^k)/M is tried; if t was no longer than 1/M, L > 1/t is proved, and M becomes 2/t first. By the
 descent lemma a gradient step t <= 1/L is always kept. So M < 2L for ever; a kept round has one failed try besides those
-that double M, log2(2L/M) of them in all; and with t >= 1/(2M), which all methods here respect, C_k falls by
-(1 - eta) ||grad f(x^k)||^2 / (8L) at least in a kept round. Summed up, over K kept rounds,
+that double M, log2(2L/M) of them in all from the first M on (and besides three own steps, after which t is tried before
+1/M); and where t >= 1/(2M), C_k falls by (1 - eta) ||grad f(x^k)||^2 / (8L) at least in a kept round. All methods here
+choose t so, once a curvature has been measured. Summed up, over all kept rounds but the first, whose t is a guess (and
+those after it in which the gradient does not change at all and t doubles),
 
     sum_k ||grad f(x^k)||^2  <=  8 L (f(x^0) - f*) / (1 - eta)       and       f(x^k) <= C_k <= f(x^0):
 
 gradient descent's own bound, 2L (f(x^0) - f*) for the step 1/L, up to a constant; convex or not, and whatever the point
-that was tried, as long as it passed the test. For strongly convex f, C_k converges linearly (their Theorem 3.1).
+that was tried, as long as it passed the test. Let f be mu-strongly convex, D_k = C_k - f*. If f(x^k) - f* >= D_{k-1}/2
+then D_{k+1} <= D_{k-1} - (1 - eta) (mu/(8L)) D_{k-1}; if not, D_k <= D_{k-1} - (1 - eta) D_{k-1}/2: D_k falls linearly.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ MEMORY = 0.85
 """eta, the weight of the past in C_k; 0 would make every kept round a descent."""
 
 FIRST = 0.01
-"""Nothing is known at x^0: move by this share of |f| / ||grad f|| and of max(1, ||x^0||), whichever is less."""
+"""Nothing is known at x^0: move by this share of |f| / ||grad f|| and of max(1, ||x^0||), whichever is less, but where
+f is 0 by chance far enough to be seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +70,10 @@ def begin(x0: Vector, devices: Devices) -> dict[str, Any]:
 
 def first(state: State, answer: Answer) -> State:
     """A first, careful step."""
-    size = norm(answer.sum)
-    length = FIRST * min(abs(answer.value) / size if size else 0.0, max(1.0, norm(state.x)))
-    return onward(replace(state, value=answer.value), answer.sum, length / size if size else 0.0)
+    size, far = norm(answer.sum), max(1.0, norm(state.x))
+    seen = 2.0 ** (-26 if state.x.itemsize > 4 else -10) * far
+    step = FIRST * min(max(abs(answer.value) / size, seen), far) / size if size else 0.0
+    return onward(replace(state, value=answer.value), answer.sum, step)
 
 
 def unmoved(state: SecantState, s: Vector) -> bool:

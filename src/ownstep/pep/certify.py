@@ -34,6 +34,9 @@ SHORT = 10_000
 """A double this close to a fraction of at most this denominator stands for it: 0.333... for 1/3."""
 
 CLOSE = 1e-14
+UNIT = 1e-9
+"""So far a sum of coefficients that make 1 may have been rounded away from it."""
+
 DIGITS = 2.0**-46
 """Multipliers are rounded to this, relative to what they weigh in the solver's units; it shows in no bound."""
 
@@ -202,7 +205,8 @@ def describe(certificate: dict[str, Any]) -> str:
     kinds = "; ".join(f"{d['count']} x F(mu={d['mu']}, L={d['L']}), weight {d['weight']}" for d in s["devices"])
     bound = rounded_up(Fraction(certificate["bound"]))
     radii = f"||x0-x*|| <= {s['r0']}, ||x_i*-x*|| <= {s['rstar']}"
-    return f"{metric} <= {bound:.12g} after {len(s['rounds'])} rounds, for all f_i in [{kinds}], {radii}"
+    after = f"after the {len(s['rounds'])} rounds stated"
+    return f"{metric} <= {bound:.12g} {after}, for all f_i in [{kinds}], {radii}"
 
 
 def rounded_up(number: Fraction) -> float:
@@ -223,8 +227,10 @@ def _text(number: float) -> str:
 
 
 def _row(row: Array) -> list[str]:
-    """A row of fractions, without the zeros at its end."""
-    return [_text(a) for a in np.trim_zeros(row, "b")]
+    """A row of fractions, without the zeros at its end: x^0, which every point has once, and the sums told."""
+    if abs(row[0] - 1) > UNIT:
+        raise OwnstepError(f"points must be x^0 plus sums of gradients to be certified; one has x^0 times {row[0]}")
+    return ["1", *(_text(a) for a in np.trim_zeros(row[1:], "b"))]
 
 
 def _dyadic(number: float, digits: int) -> Fraction:

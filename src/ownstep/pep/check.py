@@ -2,15 +2,14 @@
 
 A certificate holds a *statement* (devices by kind, what the method does, radii, metric) and multipliers; all else is
 derived here. Unknown are x0; v, the gradient of h_i = f_i - f_i(x*) - <s_i, .> less mu x; the tilts s_i = grad f_i(x*),
-with sum_i w_i s_i = 0; the minimisers z_i of f_i, where v = -s_i - mu z_i. With x* = 0 and phi = h_i - mu/2 ||x||^2,
-every instance has ||x0|| <= r0, ||z_i|| <= rstar and, for every two points p and q (Taylor et al., 2017),
+with sum_i w_i s_i = 0; the minimisers z_i of f_i, where v = -s_i - mu z_i. Points are x0 plus sums of gradients, so let
+x* = 0. With phi = h_i - mu/2 ||x||^2, ||x0|| <= r0, ||z_i|| <= rstar and, for points p and q (Taylor et al., 2017),
 
     phi_q - phi_p + <v_q, x_p - x_q> + ||v_p - v_q||^2 / (2 (L - mu)) <= 0.
 
-Times numbers >= 0 and added up these give metric <= bound, if the phi cancel and the quadratic form that is left is
-positive semidefinite. Devices of one kind enter by the mean of their inequalities: with u_i = u + d_i, sum_i d_i = 0,
-the mean of products of the u_i is that of u plus the mean of those of the d_i, one more form. Where tilts cannot matter
-(rstar = 0 makes them zero, equal steps cancel them) devices of equal steps act as their mean, of mean mu and mean L.
+Times numbers >= 0 and added up they prove the bound, if the phi cancel and the form left is semidefinite. Devices of a
+kind enter by their mean inequalities: with u_i = u + d_i, sum_i d_i = 0, the mean of products is that of u plus that of
+the d_i, one more form. Where tilts vanish (rstar = 0) or cancel (equal steps), those of equal steps act as their mean.
 """
 
 import json
@@ -30,21 +29,25 @@ def need(condition: bool, why: str) -> None:
         raise ValueError(why)
 
 
+def exact(text: Any) -> Fraction:
+    """A number as it is written, "-1/3" or 2: no float, which is not what it reads as, and no power of ten."""
+    need(type(text) in (int, str) and "e" not in str(text).lower(), f"{text!r} is no exact number")
+    return Fraction(text)
+
+
 def total(*terms: tuple[Any, Vector]) -> Vector:
     """Sum of factor times vector."""
     out: Vector = {}
-    for factor, vector in terms:
-        for name, value in vector.items():
-            out[name] = out.get(name, 0) + factor * value
+    for name, term in ((name, factor * value) for factor, vector in terms for name, value in vector.items()):
+        out[name] = out.get(name, 0) + term
     return {name: value for name, value in out.items() if value}
 
 
 def add(form: Vector, a: Vector, b: Vector, factor: Fraction) -> None:
     """To a quadratic form, the symmetric part of factor a b^T."""
-    for i, p in a.items():
-        for j, q in b.items():
-            for at in ((i, j), (j, i)):
-                form[at] = form.get(at, 0) + factor * p * q / 2
+    for (i, p), (j, q) in ((one, other) for one in a.items() for other in b.items()):
+        for at in ((i, j), (j, i)):
+            form[at] = form.get(at, 0) + factor * p * q / 2
 
 
 def expanded(form: Vector, rows: dict[Any, Vector]) -> Vector:
@@ -57,8 +60,7 @@ def expanded(form: Vector, rows: dict[Any, Vector]) -> Vector:
 
 def semidefinite(form: Vector) -> bool:
     """Is a form positive semidefinite? Elimination without fractions (Bareiss); pivots are leading minors."""
-    names, last = sorted({i for i, _ in form}), 1
-    common = math.lcm(*(value.denominator for value in form.values()))
+    names, last, common = sorted({i for i, _ in form}), 1, math.lcm(*(value.denominator for value in form.values()))
     rows = [[int(form.get((i, j), 0) * common) for j in names] for i in names]
     while rows:
         (pivot, *top), rows = rows[0], rows[1:]
@@ -73,9 +75,9 @@ def read_kinds(s: Any, rstar: Any) -> tuple[list[Kind], bool]:
     """The functions to reason about, and whether their tilts matter; where not, those of equal steps are pooled."""
     kinds: list[Kind] = []
     for i, d in enumerate(s["devices"]):
-        n, w, mu, L = (Fraction(d[key]) for key in ("count", "weight", "mu", "L"))
+        n, w, mu, L = (exact(d[key]) for key in ("count", "weight", "mu", "L"))
         need(n >= 1 and n == int(n) and w > 0 and 0 <= mu <= L and L > 0, f"the devices of kind {i}")
-        kinds.append((n, n * w, mu, L, tuple(Fraction(r["steps"][i]) for r in s["rounds"])))
+        kinds.append((n, n * w, mu, L, tuple(exact(r["steps"][i]) for r in s["rounds"])))
     if rstar != 0 and len({kind[4] for kind in kinds}) > 1:
         return kinds, True
     pools: dict[Any, Vector] = {}
@@ -91,11 +93,10 @@ def run(s: Any, kinds: list[Kind], tilted: bool) -> tuple[dict[Any, Vector], dic
     tilt = [{("s", c): ONE} if tilted else {} for c in every[:-1]]
     tilt.append(total(*((-kinds[c][1] / kinds[-1][1], tilt[c]) for c in every[:-1])))
     for k, point in enumerate([r["ask"] for r in s["rounds"]] + [s["final"]]):
-        need(len(point) <= len(atoms), f"round {k} uses what is not known yet")
-        x = total(*((Fraction(a), atom) for a, atom in zip(point, atoms, strict=False)))
+        need(1 <= len(point) <= len(atoms) and exact(point[0]) == 1, f"round {k} is not x0 plus sums told before it")
+        x = total(*((exact(a), atom) for a, atom in zip(point, atoms, strict=False)))
         mix = [weight * steps[k] if steps[k:] else weight for _, weight, _, _, steps in kinds]
-        solved = next((c for c in every if mix[c] and kinds[c][3] > kinds[c][2]), None)
-        slopes: list[Vector] = [{} for _ in every]
+        solved, slopes = next((c for c in every if mix[c] and kinds[c][3] > kinds[c][2]), None), [Vector()] * len(every)
         for c in sorted(every, key=lambda c: c == solved):  # one v makes room for the sum u, so that numbers stay short
             mu, L, known = kinds[c][2], kinds[c][3], total((kinds[c][2], x), (1, tilt[c]))
             if c == solved:
@@ -114,17 +115,16 @@ def run(s: Any, kinds: list[Kind], tilted: bool) -> tuple[dict[Any, Vector], dic
 
 def check(certificate: Any) -> Fraction:
     """The bound that the certificate proves; raises ValueError where it proves nothing."""
-    s, m = certificate["statement"], certificate["multipliers"]
-    r0, rstar = Fraction(s["r0"]), math.inf if s["rstar"] == "inf" else Fraction(s["rstar"])
-    tau, rho, end = Fraction(m["start"]), [Fraction(t) for t in m["own"]], len(s["rounds"])
+    s, m, bound = certificate["statement"], certificate["multipliers"], exact(certificate["bound"])
+    r0, rstar = exact(s["r0"]), math.inf if s["rstar"] == "inf" else exact(s["rstar"])
+    tau, rho, end, form = exact(m["start"]), [exact(t) for t in m["own"]], len(s["rounds"]), Vector()
     kinds, tilted = read_kinds(s, rstar)
     need(r0 > 0 and rstar >= 0 and s["metric"] in ("value", "distance", "gradient"), "the radii, or the metric")
     need(min([tau, *rho]) >= 0 and len(rho) == tilted * len(kinds), "the multipliers of the radii")
     rows, apart, slope = run(s, kinds, tilted)
-    form = Vector()  # in symbols: ("x", c, p) and ("v", c, p) are what kind c sees at point p
     values: Vector = {(c, end): -k[1] for c, k in enumerate(kinds) if s["metric"] == "value" and k[3] > k[2]}
-    for c, p, q, text in m["conditions"]:
-        t, span, turn = Fraction(text), kinds[c][3] - kinds[c][2], {("v", c, p): ONE, ("v", c, q): -ONE}
+    for c, p, q, text in m["conditions"]:  # the form is in symbols: ("x", c, p) and ("v", c, p) is kind c at point p
+        t, span, turn = exact(text), kinds[c][3] - kinds[c][2], {("v", c, p): ONE, ("v", c, q): -ONE}
         need(t >= 0 and span > 0 and p != q and {*turn} <= {*rows}, f"the condition {c}, {p}, {q}, {text}")
         values[c, q], values[c, p] = values.get((c, q), 0) + t, values.get((c, p), 0) - t
         add(form, {("v", c, q): ONE}, {("x", c, p): ONE, ("x", c, q): -ONE}, t)
@@ -139,11 +139,11 @@ def check(certificate: Any) -> Fraction:
     add(forms[0], error, error, -sum((k[1] * k[2] for k in kinds), 0 * ONE) / 2 if s["metric"] == "value" else -ONE)
     need(not any(value for (_, point), value in values.items() if point != STAR), "the values do not cancel")
     need(all(map(semidefinite, forms)), "the slack is not positive semidefinite")
-    bound = Fraction(certificate["bound"])
     need(tau * r0**2 + (sum(rho) * rstar**2 if tilted else 0) <= bound, "the multipliers do not prove the bound stated")
     return bound
 
 
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as file:
-        print("proved: worst case <=", proved := check(json.load(file)), "=", float(proved))
+        data = json.load(file, object_pairs_hook=lambda p: dict(p) if len(dict(p)) == len(p) else sys.exit("twice"))
+    print("proved: worst case <=", proved := check(data), "=", float(proved))

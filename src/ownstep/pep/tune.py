@@ -38,6 +38,9 @@ WHAT = {
 LAST_PATIENCE = 60.0
 """Seconds after which the final enclosure is taken as it is; designed steps need more conditions than others."""
 
+RIVAL_PATIENCE = 2.0
+"""The same while a rival's best switch is looked for."""
+
 COARSE = 1e-3
 """Relative gain at which the search over switches stops; the best is then refined."""
 
@@ -110,6 +113,8 @@ def tune(
         raise InvalidInput(f"a design needs at least one round and a finite rstar, got rounds={rounds}, rstar={rstar}")
     if what not in WHAT:
         raise unknown_name("what", what, WHAT)
+    if not patience >= 0:
+        raise InvalidInput(f"patience must be a number of seconds of at least 0, got {patience!r}")
     return _Search(devices, int(rounds), float(r0), float(rstar), metric, steps, tolerance, patience, progress).run(
         what
     )
@@ -311,11 +316,14 @@ def rivals(
     metric: str = "value",
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Bound]:
-    """Worst cases at the same K of what a design is held against: GD, GD tuned, Algorithm 1, Nesterov, OGM, ITEM."""
+    """Worst cases at the same K of what a design is held against.
+
+    GD, GD tuned, Nesterov, OGM, ITEM; Algorithm 1, and own steps with momentum, each at its best switch.
+    """
     setting = (devices, rounds, r0, rstar, metric)
     fixed: dict[str, Method] = {"GD 1/L-bar": GD(), "Nesterov 1/L-bar": Nesterov("mean")}
     fixed |= _centralised(devices, rounds)
-    total = len(fixed) + rounds + 2
+    total = len(fixed) + 2 * (rounds + 1) + 1
     found: dict[str, Bound] = {}
 
     def tick(done: int) -> None:
@@ -331,11 +339,15 @@ def rivals(
 
     scale = float(minimize_scalar(by_step, bounds=(0.5, 2.2), method="bounded", options={"xatol": 1e-3}).x)
     found[f"GD {scale:.3f}/L-bar, tuned"] = worst_case(GD(scale / devices.L_bar), *setting)
-    published = {}
-    for switch in range(rounds + 1):
-        published[switch] = worst_case(OwnStep(At(switch)), *setting, tolerance=1e-4)
-        tick(len(fixed) + 1 + switch)
-    best = min(published, key=lambda k: published[k].upper)
-    found[f"Algorithm 1, best switch ({best})"] = worst_case(OwnStep(At(best)), *setting)
-    tick(total)
+    momentum = "item" if float(devices.weights @ devices.mu) > 0 else "nesterov"
+    done = len(fixed) + 1
+    for name, kind in (("Algorithm 1", None), (f"own steps, {momentum}", momentum)):
+        by_switch = []
+        for switch in range(rounds + 1):
+            method = OwnStep(At(switch), momentum=kind)
+            by_switch.append(worst_case(method, *setting, tolerance=1e-4, patience=RIVAL_PATIENCE).upper)
+            done += 1
+            tick(done)
+        best = int(np.argmin(by_switch))
+        found[f"{name}, best switch ({best})"] = worst_case(OwnStep(At(best), momentum=kind), *setting)
     return found
