@@ -307,6 +307,7 @@ def test_an_interrupted_comparison_goes_on(small_logistic, tmp_path, monkeypatch
         (lambda p: Bernoulli(0.0), r"in \(0, 1\], got 0.0"),
         (lambda p: Bernoulli(0.5, "forget"), "'rescale', 'drop', 'last', got 'forget'"),
         (lambda p: compare(p, {}), "at least one method"),
+        (lambda p: compare(p, {"a/b": GD(), "a b": OwnStep()}), "would both be kept as 'a-b'"),
         (lambda p: compare(p, optimum=10.0), "already optimal"),
     ],
 )
