@@ -54,9 +54,10 @@ def test_bad_files_and_columns(tmp_path, small_logistic):
         History.load(tmp_path / "nothing")
     history = run(GD(), small_logistic, 2)
     history.save(tmp_path / "h")
-    (tmp_path / "h.npz").write_bytes(b"damaged")
-    with pytest.raises(OwnstepError, match="no readable history"):
-        History.load(tmp_path / "h")
+    for damaged in (b"damaged", b""):
+        (tmp_path / "h.npz").write_bytes(damaged)
+        with pytest.raises(OwnstepError, match="no readable history"):
+            History.load(tmp_path / "h")
     (tmp_path / "file").write_text("")
     with pytest.raises(OwnstepError, match="cannot write the history"):
         history.save(tmp_path / "file" / "h")

@@ -177,7 +177,7 @@ class History:
                 arrays.get("took_part"),
                 about["settings"],
             )
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise OwnstepError(f"no readable history at {str(base)!r} (.npz and .json): {error}") from error
 
 

@@ -140,6 +140,7 @@ def refuse(folder: Path, shared, whole) -> None:
         lambda: cluster.run(OwnStep() if ranks.rank else GD(), shared, 5),
         lambda: ranks.agree("the weather", bytes([ranks.rank == 1])),
         lambda: cluster.deal(make_logistic(1)),
+        lambda: cluster.run(Nesterov(), shared, ROUNDS, checkpoint=folder / "kept-extra.npz"),
     ):
         try:
             wrong()

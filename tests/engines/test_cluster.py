@@ -180,13 +180,16 @@ def test_ranks_that_were_told_different_things_say_who_differs(ranks):
     size, folder = ranks
     if size == 1:
         pytest.skip("one rank agrees with itself")
-    x0, method, weather, few = (folder / "refused.txt").read_text().split("\n")
+    x0, method, weather, few, another = (folder / "refused.txt").read_text().split("\n")
     assert "rank 1" in x0
     assert "in its data" in x0
     assert "rank 1" in method
     assert "in its method" in method
     assert weather.startswith("the ranks do not agree on the weather: rank 1 (")
     assert few.startswith(f"{size} ranks for 1 devices")
+    assert another.startswith(
+        f"the checkpoint {str(folder / 'kept-extra.npz')!r} is of another run (its method differs)"
+    )
 
 
 def test_a_killed_rank_is_restarted_and_the_history_is_that_of_an_unbroken_run(tmp_path):

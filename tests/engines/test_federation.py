@@ -240,6 +240,15 @@ def test_nobody_takes_the_place_of_a_site_that_is_there(small_logistic, tmp_path
         fed.run(GD(0.1), impostor, 4, ALL, folder=tmp_path)
 
 
+def test_a_site_that_comes_back_with_other_data_is_refused(small_logistic, tmp_path):
+    fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 2, ALL, folder=tmp_path)
+    others = apps_of(make_logistic(seed=1))
+    again = DirectGrid([*apps_of(small_logistic)[:2], None, others[2]])
+    del again.apps[103]
+    with pytest.raises(OwnstepError, match="'D3' is not what it was when this federation began .its L differs"):
+        fed.run(GD(0.1), again, 4, ALL, folder=tmp_path)
+
+
 def test_a_checkpoint_of_other_data_is_refused(small_logistic, tmp_path):
     fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 3, ALL, folder=tmp_path)
     roster = Roster.load(tmp_path / "sites.json")
@@ -589,7 +598,7 @@ def test_init_writes_an_app_that_flower_accepts(tmp_path, capsys):
     assert "$" not in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["1st", "site", "flwr", "---"])
+@pytest.mark.parametrize("name", ["1st", "site", "flwr", "torch", "class", "---"])
 def test_init_refuses_names_that_cannot_be_a_package(tmp_path, name):
     with pytest.raises(InvalidInput, match="name"):
         init(tmp_path / name)

@@ -202,12 +202,16 @@ def test_a_checkpoint_of_another_run_is_left_alone(small_logistic, tmp_path):
     before = path.read_bytes()
     with pytest.raises(OwnstepError, match="another run .its method differs"):
         run(OwnStep(At(3)), small_logistic, 5, checkpoint=path)
+    with pytest.raises(OwnstepError, match="another run .its method differs"):  # whose state has other fields
+        run(GD("mean"), small_logistic, 5, checkpoint=path)
     with pytest.raises(OwnstepError, match="its data differs"):
         run(OwnStep(), small_logistic, 5, checkpoint=path, x0=np.ones(small_logistic.dim))
     assert path.read_bytes() == before
-    path.write_bytes(before[: len(before) // 2])
-    with pytest.raises(OwnstepError, match="not a readable checkpoint"):
-        run(OwnStep(), small_logistic, 5, checkpoint=path)
+    for damaged in (before[: len(before) // 2], b"garbage", b""):
+        path.write_bytes(damaged)
+        with pytest.raises(OwnstepError, match="not a readable checkpoint") as refused:
+            run(OwnStep(), small_logistic, 5, checkpoint=path)
+        assert "pickle" not in str(refused.value)  # NumPy's advice to load it unsafely is not ours
 
 
 def test_a_checkpoint_of_other_targets_or_of_more_rounds_is_refused(tmp_path):
@@ -303,6 +307,7 @@ def test_an_interrupted_comparison_goes_on(small_logistic, tmp_path, monkeypatch
         (lambda p: Bernoulli(0.0), r"in \(0, 1\], got 0.0"),
         (lambda p: Bernoulli(0.5, "forget"), "'rescale', 'drop', 'last', got 'forget'"),
         (lambda p: compare(p, {}), "at least one method"),
+        (lambda p: compare(p, {"a/b": GD(), "a b": OwnStep()}), "would both be kept as 'a-b'"),
         (lambda p: compare(p, optimum=10.0), "already optimal"),
     ],
 )

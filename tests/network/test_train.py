@@ -152,7 +152,8 @@ def test_speed_up_counts_rounds_to_the_worse_final_loss():
     assert neural.speed_up(faster) == 2.0
     slower = run(**{neural.OURS: [3.0, 2.0, 1.0], neural.POOLED: [3.0, 1.0, 0.5]})
     assert neural.speed_up(slower) == 0.5
-    assert neural.speed_up(run(**{neural.OURS: [3.0, None, None], neural.POOLED: [3.0, 1.0, 0.5]})) is None
+    assert neural.speed_up(run(**{neural.OURS: [3.0, None, None], neural.POOLED: [3.0, 1.0, 0.5]})) == 0.0
+    assert neural.speed_up(run(**{neural.OURS: [3.0, 1.0, 0.5], neural.POOLED: [3.0, None, None]})) is None
     assert neural.speed_up(faster, against=neural.MATCHED) is None
 
 
@@ -176,6 +177,18 @@ def test_verdicts_follow_the_interval():
     assert neural.judge({"a": good, "b": bad})["verdict"] == "holds partly"
 
 
+def test_runs_in_which_ours_diverged_count_against_it():
+    other = {"rounds": [0, 10, 20], "loss": [3.0, 2.0, 1.0]}
+    well, lost = {"rounds": [0, 10, 20], "loss": [3.0, 1.0, 0.5]}, {"rounds": [0, 10], "loss": [3.0, None]}
+    runs = [
+        {"devices": {"gain": 1.5}, "methods": {neural.OURS: ours, neural.POOLED: other}}
+        for ours in (well, well, lost, lost)
+    ]
+    judged = neural.judge({"a": {"runs": runs}})
+    assert judged["verdict"] == "does not hold here"  # twice as fast where it did not diverge
+    assert "0 in 2 in which Algorithm 1 diverged" in judged["findings"][0]
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_the_full_form_reads_what_a_gpu_gave_or_says_it_cannot(monkeypatch, tmp_path):
     from ownstep import OwnstepError
@@ -185,7 +198,6 @@ def test_the_full_form_reads_what_a_gpu_gave_or_says_it_cannot(monkeypatch, tmp_
         load_experiment("mnist").run()
     folder = tmp_path / "results" / "cifar10"
     folder.mkdir(parents=True)
-    (folder / "gpu-cifar10.json").write_text(json.dumps({"arms": {"paper": {"runs": []}}}))
     (folder / "gpu-cifar10.json").write_text(
         json.dumps({"arms": {"paper": {"runs": []}}, "provenance": {"device": "one"}})
     )

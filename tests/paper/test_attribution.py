@@ -1,8 +1,11 @@
 """Factors of a speed-up, on curves whose crossings are known in closed form."""
 
+import json
+
 import numpy as np
 import pytest
 
+from ownstep import OwnstepError
 from ownstep.paper import attribution
 from ownstep.paper.levels import to_common_level
 
@@ -35,6 +38,22 @@ def test_noise_does_not_make_a_method_arrive_late():
     smooth = ([0, 1, 2, 3, 4], [1.0, 0.8, 0.6, 0.4, 0.2])
     rounds = to_common_level({"noisy": noisy, "smooth": smooth}, ["noisy", "smooth"])
     assert rounds == {"noisy": pytest.approx(1), "smooth": pytest.approx(4)}
+
+
+def test_records_are_read_from_the_folder_of_the_results_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(attribution, "REPOSITORY", tmp_path / "kept")
+    for folder, value in (("kept", 0.25), ("own", 0.5)):
+        (tmp_path / folder / "devices").mkdir(parents=True)
+        one = {"seed": 0, "gain": 2.0, "series": {"GD 1/L-bar": [1.0, value]}}
+        result = {"axis": "devices", "rounds": 100, "arms": [{"value": 2, "runs": [one]}]}
+        (tmp_path / folder / "devices" / "result.json").write_text(json.dumps({"result": result}))
+    for folder, value in (("own", 0.5), ("elsewhere", 0.25)):
+        ((label, runs),) = attribution._recorded("devices", tmp_path / folder)
+        assert label == "devices, devices 2"
+        assert runs[0]["series"]["GD 1/L-bar"] == ([0, 1], [1.0, value])
+    (tmp_path / "own/devices/result.json").write_text("[]")
+    with pytest.raises(OwnstepError, match="run 'ownstep paper devices' first"):
+        list(attribution._recorded("devices", tmp_path / "own"))
 
 
 def test_a_diverged_run_has_no_factors():

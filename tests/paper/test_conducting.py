@@ -110,7 +110,10 @@ def test_every_result_says_where_it_came_from(study, tmp_path):
 
 def test_all_runs_what_is_missing_and_says_what_is_there(study, tmp_path):
     first, second = study
+    first.stop, first.error = "a", MemoryError
     second.stop, second.error = "a", OwnstepError
+    assert [state for _, state, _ in paper.conduct_all(tmp_path)] == ["failed", "failed"]
+    first.stop = None
     found = {n: state for n, state, _ in paper.conduct_all(tmp_path)}
     assert found == {"first": "done", "second": "failed"}  # one failure does not stop the others
     second.stop = None
@@ -150,6 +153,21 @@ def test_what_is_on_disk_can_be_judged_anew(study, tmp_path):
     assert first.made == []
     with pytest.raises(OwnstepError, match="no result of second to judge"):
         paper.judge_again("second", tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"result": []}', '{"result": {"parts": 1}}', "3"])
+def test_a_result_of_another_shape_is_no_result_to_judge(study, tmp_path, text):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first/result.json").write_text(text)
+    with pytest.raises(OwnstepError, match="no result of first to judge"):
+        paper.judge_again("first", tmp_path)
+    assert (tmp_path / "first/result.json").read_text() == text
+
+
+def test_a_device_that_is_not_there_is_said_before_anything_is_read(tmp_path):
+    pytest.importorskip("torch")
+    with pytest.raises(InvalidInput, match="--device abacus cannot be used on this machine"):
+        paper.conduct("cifar10", tmp_path, quick=True, device="abacus")
 
 
 @pytest.mark.parametrize("name", ["pep-devices", "fedopt"])

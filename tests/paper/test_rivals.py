@@ -88,6 +88,7 @@ def arm(**rounds):
         ({"FedAdam": (20, 40), "FedAdam_tuned": (4, 40)}, "holds partly"),
         ({"FedAdam": (10, 20), "FedAdam_tuned": (1, 1)}, "does not hold here"),
         ({"FedAdam": (10, 20), "Other": (500, 500)}, "does not hold here"),
+        ({"Other": (500, 500)}, "does not hold here"),  # nothing was judged
     ],
 )
 def test_the_verdict_counts_the_rivals_of_the_claim(rounds, word):

@@ -50,6 +50,9 @@ def test_the_verdict_counts_what_the_table_says():
 
     fast, slow = arm((10, 20, None), (30, 40, 50)), arm((30, 40, 50), (30, 40, 50))
     assert w8a.speed_ups(fast, "GD 1/L-bar") == [3, 2, None]
-    assert w8a.verdict({"subset": {"x": fast}, "all": {"x": fast}})["verdict"] == "holds"
+    assert w8a.verdict({"subset": {"x": fast}, "all": {"x": fast}})["verdict"] == "holds partly"  # GD alone reaches c
+    all_of_it, none = arm((10, 20, None), (30, 40, None)), arm((None,) * 3, (None,) * 3)
+    assert w8a.verdict({"subset": {"x": all_of_it}, "all": {"x": all_of_it}})["verdict"] == "holds"
+    assert w8a.verdict({"subset": {"x": none}, "all": {"x": none}})["verdict"] == "does not hold here"
     assert w8a.verdict({"subset": {"x": fast}, "all": {"x": slow}})["verdict"] == "holds partly"
     assert w8a.verdict({"subset": {"x": slow}, "all": {"x": slow}})["verdict"] == "does not hold here"

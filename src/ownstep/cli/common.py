@@ -83,7 +83,7 @@ def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -
     heads = [
         *[f"to {level}" for level in levels],
         f"s to {levels[-1]}",
-        *(["bytes/round", "ms/round"] if costs else []),
+        *(["bytes a round", "ms a round"] if costs else []),
     ]
     table = Table("method", "step", *heads, box=None, header_style="bold")
     table.columns[0].no_wrap = True

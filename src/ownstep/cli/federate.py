@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -42,4 +43,5 @@ def init_(
         return
     for path in written:
         typer.echo(path)
-    typer.echo(f"next: cd {folder} && . ./env.sh && flwr run . --stream --federation-config 'num-supernodes={sites}'")
+    start = f"flwr run . --stream --federation-config 'num-supernodes={sites}'"
+    typer.echo(f"next: cd {quote(str(folder))} && . ./env.sh && {start}")

@@ -40,35 +40,44 @@ def save(path: Path, state: Any, about: dict[str, Any], columns: dict[str, NDArr
         raise OwnstepError(f"cannot write the checkpoint {str(path)!r}: {error}") from error
 
 
-def load(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read a checkpoint into a copy of ``template``, a state of the same method."""
+def load(path: Path, template: Any, shown: Path | None = None) -> tuple[Any, dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read a checkpoint into a copy of ``template``, a state of the same method; errors call the file ``shown``."""
+    shown = shown or path
     if path.suffix == ".safetensors":
-        return _load_tensors(path, template)
+        return _load_tensors(path, template, shown)
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             header = json.loads(bytes(file["header"]).decode())
             arrays = {k[6:]: file[k] for k in file.files if k.startswith("state/")}
             columns = {k[7:]: file[k] for k in file.files if k.startswith("column/")}
         return restore(template, arrays, header["state"]), header["about"], columns
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise OwnstepError(f"{str(path)!r} is not a readable checkpoint of this method: {error}") from error
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise OwnstepError(f"{str(shown)!r} is not a readable checkpoint of this method: {_why(error)}") from error
 
 
-def about(path: Path) -> dict[str, Any]:
+def about(path: Path, shown: Path | None = None) -> dict[str, Any]:
     """What a checkpoint says of itself, without its arrays."""
     try:
         if path.suffix == ".safetensors":
-            from safetensors import safe_open
+            from safetensors import SafetensorError, safe_open
 
-            with safe_open(path, "numpy") as file:
-                header = json.loads(file.metadata()["header"])
+            try:
+                with safe_open(path, "numpy") as file:
+                    header = json.loads(file.metadata()["header"])
+            except SafetensorError as error:
+                raise ValueError(error) from error
         else:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 header = json.loads(bytes(file["header"]).decode())
         told: dict[str, Any] = header["about"]
         return told
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise OwnstepError(f"{str(path)!r} is not a readable checkpoint: {error}") from error
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise OwnstepError(f"{str(shown or path)!r} is not a readable checkpoint: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """NumPy takes whatever it does not know for a pickle and advises to load it unsafely; we do not."""
+    return "it is no npz file" if "pickle" in str(error) else str(error)
 
 
 def _save_tensors(
@@ -90,7 +99,7 @@ def _save_tensors(
         raise OwnstepError(f"cannot write the checkpoint {str(path)!r}: {error}") from error
 
 
-def _load_tensors(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[str, NDArray[Any]]]:
+def _load_tensors(path: Path, template: Any, shown: Path) -> tuple[Any, dict[str, Any], dict[str, NDArray[Any]]]:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -102,7 +111,7 @@ def _load_tensors(path: Path, template: Any) -> tuple[Any, dict[str, Any], dict[
         arrays = {k[6:]: v for k, v in tensors.items() if k.startswith("state/")}
         return restore(template, arrays, header["state"]), header["about"], columns
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise OwnstepError(f"{str(path)!r} is not a readable checkpoint of this method: {error}") from error
+        raise OwnstepError(f"{str(shown)!r} is not a readable checkpoint of this method: {_why(error)}") from error
 
 
 def flatten(state: Any, prefix: str = "") -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

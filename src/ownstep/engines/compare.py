@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,6 +139,7 @@ def compare(
     chosen = dict(methods) if methods is not None else baselines()
     if not chosen:
         raise InvalidInput("compare needs at least one method, got none")
+    check_labels(chosen)
     made = describe(problem, smoothness)
     if optimum is None:
         from ownstep.problems.reference import optimum as solve
@@ -179,6 +180,14 @@ def compare(
 
 def _checkpoint(folder: str | Path, name: str) -> Path:
     return Path(folder) / f"{slug(name)}.ckpt.npz"
+
+
+def check_labels(names: Iterable[str]) -> None:
+    """Labels become file names: two that become the same would overwrite each other's history."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(slug(name), name)) != name:
+            raise InvalidInput(f"{other!r} and {name!r} would both be kept as {slug(name)!r}: name one otherwise")
 
 
 def slug(name: str) -> str:

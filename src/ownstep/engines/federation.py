@@ -21,7 +21,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ownstep.checks import whole_number
-from ownstep.engines.compare import slug
+from ownstep.engines.compare import check_labels, slug
 from ownstep.engines.curvature import Memory
 from ownstep.engines.federation_nodes import Nodes, Roster, gather
 from ownstep.engines.federation_wire import (
@@ -151,6 +151,7 @@ def race(
     whole_number("rounds", rounds, 0)
     if not methods:
         raise InvalidInput("a federation needs at least one method to run, got none")
+    check_labels(methods)
     place = None if folder is None else Path(folder)
     listed = None if place is None else place / "sites.json"
     known = Roster.load(listed) if listed is not None and listed.exists() else None

@@ -267,8 +267,23 @@ def _renamed(known: Roster, answers: Mapping[int, Mapping[str, Any]], online: se
             raise OwnstepError(f"site {about['name']!r} was not in this federation when it began: {known.names}")
         if nodes[about["name"]] in online:
             raise OwnstepError(f"two nodes call themselves {about['name']!r}: {nodes[about['name']]} and {node}")
+        _same_site(known, about)
         nodes[about["name"]] = node
     return Roster(**asdict(known) | {"nodes": tuple(nodes[name] for name in known.names)})
+
+
+def _same_site(known: Roster, about: Mapping[str, Any]) -> None:
+    """A site that was set up anew must hold the data it had: sums over other data would be of another function."""
+    i = known.names.index(about["name"])
+    before = {"samples": known.samples[i], "dim": known.dim, "dtype": known.dtype, "mu": known.mu[i]}
+    differs = [key for key, value in before.items() if about[key] != value]
+    measured = {"L": known.L[i], "loss": known.losses[i]}
+    differs += [key for key, value in measured.items() if not np.isclose(about[key], value, rtol=1e-5, atol=1e-9)]
+    if differs:
+        raise OwnstepError(
+            f"site {about['name']!r} is not what it was when this federation began (its {', '.join(differs)} differs): "
+            "bring its data back, or begin in another folder"
+        )
 
 
 @contextmanager

@@ -278,7 +278,7 @@ class Loop:
 
     def resume(self, path: Path, shown: Path | None = None) -> None:
         """Continue from a checkpoint of the same method, problem and start; errors call it ``shown``."""
-        state, about, arrays = ckpt.load(path, self.state)
+        about = ckpt.about(path, shown)
         differs = [key for key, value in self.fingerprint.items() if about["fingerprint"].get(key) != value]
         if not differs and not np.allclose(about["start"], self.signature, rtol=1e-5, atol=1e-9):
             differs = ["problem"]
@@ -287,6 +287,7 @@ class Loop:
                 f"the checkpoint {str(shown or path)!r} is of another run (its {', '.join(differs)} differs); "
                 "it was left alone: name another file or remove it"
             )
+        state, about, arrays = ckpt.load(path, self.state, shown)
         self.state, self.k, self.best_value = state, about["k"], about["best_value"]
         self.notes = about.get("notes", {})
         self.best_x = like(arrays.pop("best_x"), self.best_x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import sys
 from importlib.resources import files
@@ -13,6 +14,8 @@ from ownstep.errors import InvalidInput, OwnstepError
 
 CODE = ("__init__.py", "server.py", "client.py", "site.py")
 TEXTS = ("pyproject.toml", "env.sh", "README.md")
+TAKEN = {"flwr", "numpy", "ownstep", "ray", "scipy", "sklearn", "torch", *keyword.kwlist, *sys.stdlib_module_names}
+"""Names a package of the app may not have: it would stand before what the app itself imports."""
 
 
 def init(folder: str | Path, sites: int = 3, publisher: str = "ownstep") -> list[Path]:
@@ -30,7 +33,7 @@ def init(folder: str | Path, sites: int = 3, publisher: str = "ownstep") -> list
         raise InvalidInput(f"{str(folder)!r} is not a new or an empty folder; nothing was written")
     name = re.sub(r"[^a-z0-9]+", "-", place.resolve().name.lower()).strip("-")
     package = name.replace("-", "_")
-    if not name or not name[0].isalpha() or package in sys.stdlib_module_names | {"flwr", "numpy", "ownstep"}:
+    if not name or not name[0].isalpha() or package in TAKEN:
         raise InvalidInput(
             f"the folder's name becomes a package's: a letter first, and no name that is taken; got {place.name!r}"
         )

@@ -186,7 +186,7 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
         if "price" in repeats[0]:
             findings.append(f"{name}: {_priced(repeats[0]['price'])}")
     total = sum(won.values())
-    word = "holds" if total == sum(count.values()) else "holds partly" if total else "does not hold here"
+    word = "holds" if total and total == sum(count.values()) else "holds partly" if total else "does not hold here"
     seeds = max(map(len, groups.values()), default=1)
     surely = f", with the whole bootstrap interval over {seeds} seeds," if seeds > 1 else ""
     return {

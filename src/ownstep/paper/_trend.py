@@ -95,7 +95,7 @@ def verdict(result: dict[str, Any], more: str, rising: bool) -> dict[str, Any]:
         findings.append(
             f"{more} = {arm['value']:g}: speed-up {mean:.3f} over {POOLED} and "
             f"{np.mean(matched) if matched else float('nan'):.3f} over GD at the matched mean step, mean of "
-            f"{len(arm['runs'])} splits; predicted gain {np.mean(gains):.3f}"
+            f"{len(speed_ups(arm, stride))} splits; predicted gain {np.mean(gains):.3f}"
         )
     numbers = [
         number(f"{more} = {arm['value']:g}", found, f"rounds of {against} over those of {OURS}")

@@ -60,27 +60,35 @@ BEST = "GD at its best fixed step"
 SCALES = (1.5, 1.6, 1.7, 1.75, 1.8, 1.85, 1.9)
 """Fixed steps of GD looked at, in units of 1/L-bar."""
 WORTHWHILE = 1.05
+REPOSITORY = Path(__file__).resolve().parents[3] / "results"
 RECORDED = ("w8a", "cifar10", "sst2", "mnist", "dirichlet", "devices")
 
 
-def run(quick: bool = False, seed: int = 0, progress: bool | None = None, seeds: int | None = None) -> dict[str, Any]:
-    """From what is recorded, and fresh runs on digits; quick: two short runs on digits alone."""
+def run(
+    quick: bool = False,
+    seed: int = 0,
+    progress: bool | None = None,
+    seeds: int | None = None,
+    results: Path = REPOSITORY,
+) -> dict[str, Any]:
+    """From what is recorded below ``results``, and fresh runs on digits; quick: two short runs on digits alone."""
     experiments: dict[str, Any] = {}
     if not quick:
         for name in RECORDED:
-            experiments |= {label: _split(runs) for label, runs in _recorded(name)}
+            experiments |= {label: _split(runs) for label, runs in _recorded(name, results)}
     count = seeds or (2 if quick else 8)
     fresh = [_digits(s, 60 if quick else 1500, progress) for s in range(seed, seed + count)]
     experiments["digits, logistic, Dirichlet 0.1"] = _split(fresh)
     return {"experiments": experiments, "worst_case": _worst_case(4 if quick else 20)}
 
 
-def _recorded(name: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Arms of a recorded experiment, each a list of runs: method -> (rounds, losses)."""
-    path = Path(__file__).resolve().parents[3] / "results" / name / "result.json"
+def _recorded(name: str, folder: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Arms of an experiment recorded in the folder, or else in the repository: runs of method -> (rounds, losses)."""
+    path = folder / name / "result.json"
+    path = path if path.exists() else REPOSITORY / name / "result.json"
     try:
         result = json.loads(path.read_text())["result"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise OwnstepError(
             f"attribution reads recorded results, and {str(path)!r} is none: {error}; run 'ownstep paper {name}' first"
         ) from error
@@ -195,7 +203,10 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
         if not whole:
             findings.append(f"{name}: a method diverged, nothing to compare")
             continue
-        text = f"{name}, {len(whole)} run{'s' * (len(whole) > 1)}: {_say(whole)} ="
+        count, lost = len(whole), len(experiment["runs"]) - len(whole)
+        text = f"{name}, {count} run{'s' * (count > 1)}"
+        text += f" ({lost} more in which a method diverged)" if lost else ""
+        text += f": {_say(whole)} ="
         parts = [f for f in FACTORS.values() if _factors(experiment, f)]
         text += " x".join(f" {f} {_say(_factors(experiment, f))}" for f in parts)
         numbers += [number(f, _factors(experiment, f), name) for f in ("all", *parts)]

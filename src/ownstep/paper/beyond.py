@@ -196,10 +196,10 @@ def _worst_cases(
 
 
 def speed_ups(arm: Mapping[str, Any], ours: str, theirs: tuple[str, ...]) -> list[float | None]:
-    """Rounds of the best of theirs over rounds of ours at each level; None where either did not arrive."""
+    """Rounds of the best of theirs over rounds of ours at each level; 0 where ours alone does not arrive, else None."""
     rows = {row["method"]: list(row["rounds"].values()) for row in arm["rows"]}
     best = [min((k for k in ks if k), default=None) for ks in zip(*(rows[name] for name in theirs), strict=True)]
-    return [b / a if a and b else None for a, b in zip(rows[ours], best, strict=True)]
+    return [None if b is None else b / a if a else 0.0 for a, b in zip(rows[ours], best, strict=True)]
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     for ours, theirs in ABLATIONS.items():
         for name, arm in result["full"].items():
             ratios = speed_ups(arm, ours, theirs)
-            known = [r for r in ratios if r]
+            known = [r for r in ratios if r is not None]
             won, cells = won + sum(r > WORTHWHILE for r in known), cells + len(known)
             shown = "/".join("-" if r is None else f"{r:.2f}" for r in ratios)
             findings.append(
@@ -223,8 +223,8 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     for radius, row in result["worst_case"].items():
         words = ", ".join(f"{m} {r['upper']:.3g}" for m, r in row.items())
         findings.append(f"worst case at R* = {radius}: {words}")
-    word = "holds" if won == cells else "holds partly" if won else "does not hold here"
-    rule = f"faster than its ablation by more than {WORTHWHILE:g}x in {won} of {cells} cells where both arrive"
+    word = "holds" if cells and won == cells else "holds partly" if won else "does not hold here"
+    rule = f"faster than its ablation by more than {WORTHWHILE:g}x in {won} of {cells} cells where that arrives"
     return {"verdict": word, "rule": rule, "findings": findings}
 
 

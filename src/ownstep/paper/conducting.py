@@ -94,7 +94,9 @@ def conduct(
     asked = {"quick": quick, "seed": seed, "seeds": seeds, "device": device}
     kept = Pieces(base / PARTS / _fingerprint(asked))
     try:
-        result = experiment.run(quick=quick, seed=seed, progress=progress, **_options(name, seeds, device, kept))
+        result = experiment.run(
+            quick=quick, seed=seed, progress=progress, **_options(name, seeds, device, kept, folder)
+        )
     except ModuleNotFoundError as error:
         if error.name in EXTRAS:
             raise require_extra(error.name, EXTRAS[error.name]) from error
@@ -121,7 +123,7 @@ def judge_again(name: str, folder: Path, quick: bool = False) -> dict[str, Any]:
         report = json.loads((base / "result.json").read_text())
         report |= {"claim": experiment.CLAIM, "settings": _settings(experiment)}
         report["verdict"] = experiment.verdict(report["result"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise OwnstepError(f"no result of {name} to judge in {str(base)!r}: {error!r}") from error
     return _summary(report, _save(report, experiment, base)) | {"parts_found": 0}
 
@@ -158,8 +160,10 @@ def conduct_all(
         starting(name)
         try:
             yield name, "done", conduct(name, folder, quick, seed, **fitting)
-        except (InvalidInput, OwnstepError) as error:
+        except OwnstepError as error:
             yield name, "failed", {"error": str(error)}
+        except Exception as error:  # hours of others' work should not end with it; it is named and counted
+            yield name, "failed", {"error": repr(error)}
 
 
 def provenance(seed: int) -> dict[str, Any]:
@@ -190,7 +194,7 @@ def _takes(name: str) -> set[str]:
     return set(inspect.signature(load_experiment(name).run).parameters)
 
 
-def _options(name: str, seeds: int | None, device: str | None, pieces: Pieces) -> dict[str, Any]:
+def _options(name: str, seeds: int | None, device: str | None, pieces: Pieces, folder: Path) -> dict[str, Any]:
     """What the experiment's run takes of what was asked; asking for what it does not take is an error."""
     takes = _takes(name)
     if seeds is not None:
@@ -198,8 +202,21 @@ def _options(name: str, seeds: int | None, device: str | None, pieces: Pieces) -
     for option, value in {"seeds": seeds, "device": device}.items():
         if value is not None and option not in takes:
             raise InvalidInput(f"{name} does not take --{option} {value}: it has nothing to use it for")
-    offered: dict[str, Any] = {"seeds": seeds, "device": device, "pieces": pieces}
+    if device is not None:
+        _check_device(device)
+    offered: dict[str, Any] = {"seeds": seeds, "device": device, "pieces": pieces, "results": folder}
     return {k: v for k, v in offered.items() if k in takes and v is not None}
+
+
+def _check_device(device: str) -> None:
+    """Can torch use it? Better known now than after the data was read."""
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        why = str(error).splitlines()[0]
+        raise InvalidInput(f"--device {device} cannot be used on this machine: {why}") from error
 
 
 def _settings(experiment: Any) -> list[dict[str, str]]:

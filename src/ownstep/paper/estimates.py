@@ -177,7 +177,8 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
         )
         findings += _moves(name, network)
     findings += [_outcome(name, rows) for name, rows in result["outcomes"].items() if rows]
-    whole = next(iter(words.values())) if len(set(words.values())) == 1 else "holds partly"
+    same = set(words.values())
+    whole = same.pop() if len(same) == 1 else "holds partly" if same else "not judged"
     return {
         "verdict": whole,
         "rule": "the paper's own estimate (its region and eps, float64) holds where every class's maximum grew by at "
@@ -203,12 +204,13 @@ def _moves(name: str, network: Mapping[str, Any]) -> list[str]:
 def _outcome(name: str, rows: list[dict[str, Any]]) -> str:
     known = [r["speed_up"] for r in rows if r["speed_up"] is not None]
     ends = [r["final"].get(neural.OURS) for r in rows]
-    lost = sum(1 for e in ends if e is None or "too long" in str(rows[ends.index(e)]["stopped"].get(neural.OURS)))
+    lost = sum(e is None or "too long" in str(r["stopped"].get(neural.OURS)) for e, r in zip(ends, rows, strict=True))
     text = f"outcome, {name}, {len(rows)} runs: mean own step {np.mean([r['mean_step'] for r in rows]):.3g}, "
     text += f"gain {np.mean([r['gain'] for r in rows]):.3g}, "
     if lost:
         return text + f"Algorithm 1 diverged in {lost}"
-    return text + f"speed-up over GD 1/L-bar {np.mean(known):.2f}, final loss {np.mean(ends):.3f}"
+    faster = f"speed-up over GD 1/L-bar {np.mean(known):.2f}" if known else "GD 1/L-bar diverged"
+    return text + f"{faster}, final loss {np.mean(ends):.3f}"
 
 
 def figure(result: dict[str, Any]) -> Figure:

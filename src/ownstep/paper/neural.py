@@ -122,14 +122,17 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def speed_up(run: Mapping[str, Any], method: str = OURS, against: str = POOLED) -> float | None:
     """How many times fewer rounds ``method`` needs than ``against``, to the worse of their final losses.
 
-    If ours reaches the other's final loss in round a of K, K/a; otherwise the other reached ours in round b, b/K.
+    If ours reaches the other's final loss in round a of K, K/a; otherwise the other reached ours in round b, b/K. Zero
+    where ours alone diverged, so that such runs count against it; None where the other did.
     """
     ours, other = run["methods"].get(method), run["methods"].get(against)
     if ours is None or other is None:
         return None
     mine, theirs = ours["loss"][-1], other["loss"][-1]
-    if mine is None or theirs is None:
+    if theirs is None:
         return None
+    if mine is None:
+        return 0.0
     if mine <= theirs:
         return float(other["rounds"][-1]) / max(1, _first(ours, theirs))
     return _first(other, mine) / max(1.0, float(ours["rounds"][-1]))
@@ -248,6 +251,8 @@ def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: in
     gains = [run["devices"]["gain"] for run in arm["runs"]]
     text = f"{name}, {len(gains)} runs: ahead at {won} of {cells} losses; predicted gain {np.mean(gains):.2f}, "
     text += f"speed-up to the final losses over GD 1/L-bar {interval(ratios)}"
+    if lost := ratios.count(0.0):
+        text += f" (0 in {lost} in which Algorithm 1 diverged)"
     for other in (MATCHED, STRATIFIED, STRATIFIED_MATCHED):
         more = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if more:

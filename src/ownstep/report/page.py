@@ -46,9 +46,9 @@ PARTS = {
         "they do.",
     ),
     BEYOND: (
-        "Where the speed-up comes from",
-        "What the paper does not ask: which part of the method earns the gain, and how much hangs on the estimated "
-        "constants.",
+        "Beyond the paper",
+        "What the paper does not ask: which part of the method earns the gain, how much hangs on the estimated "
+        "constants, and what own steps with measured curvature or with momentum are worth.",
     ),
 }
 MARKS = {VERDICTS[0]: "yes", VERDICTS[1]: "partly", VERDICTS[2]: "no", OTHER: "none", MISSING: "none"}
