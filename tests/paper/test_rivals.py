@@ -97,9 +97,10 @@ def test_the_verdict_counts_the_rivals_of_the_claim(rounds, word):
 
 def test_a_tuned_rival_is_met_by_tuned_steps_and_one_that_never_arrives_has_lost():
     made = arm(FedAdam_tuned=(5, None), FedYogi=(None, None))
-    assert _contest.speed_up(made, "FedAdam tuned", _contest.OURS_TUNED) == [1, np.inf]
-    assert _contest.speed_up(made, "FedYogi") == [np.inf, np.inf]
-    assert _contest.speed_up(made, "FedYogi", "FedYogi") == [None, None]
+    # 99 rounds is the longest run: who never arrives counts with all of them
+    assert _contest._cells([made], "FedAdam tuned", _contest.OURS_TUNED) == {"0.1": [1], "0.01": [9.9]}
+    assert _contest._cells([made], "FedYogi", _contest.OURS) == {"0.1": [9.9], "0.01": [4.95]}
+    assert _contest._cells([made], "FedYogi", "FedYogi") == {"0.1": [], "0.01": []}
 
 
 @pytest.mark.parametrize(

@@ -145,17 +145,6 @@ def rounds_of(arm: Mapping[str, Any], method: str) -> list[int | None]:
     return list(_row_of(arm, method)["rounds"].values())
 
 
-def speed_up(arm: Mapping[str, Any], against: str, method: str = OURS) -> list[float | None]:
-    """Rounds of ``against`` over those of ``method``: infinite where only ``method`` arrives, 0 where it does not."""
-    out: list[float | None] = []
-    for ours, theirs in zip(rounds_of(arm, method), rounds_of(arm, against), strict=True):
-        if ours is None and theirs is None:
-            out.append(None)
-        else:
-            out.append(0.0 if ours is None else np.inf if theirs is None else theirs / max(ours, 1))
-    return out
-
-
 def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: float = 1.05) -> dict[str, Any]:
     """Computed: in how many (arm, rival, level) cells does Algorithm 1 need fewer rounds, as set and as tuned?
 
