@@ -206,7 +206,7 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
         count, lost = len(whole), len(experiment["runs"]) - len(whole)
         text = f"{name}, {count} run{'s' * (count > 1)}"
         text += f" ({lost} more in which a method diverged)" if lost else ""
-        text += f": {_say(whole)} ="
+        text += f": {_say(whole)} from"
         parts = [f for f in FACTORS.values() if _factors(experiment, f)]
         text += " x".join(f" {f} {_say(_factors(experiment, f))}" for f in parts)
         numbers += [number(f, _factors(experiment, f), name) for f in ("all", *parts)]
