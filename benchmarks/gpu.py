@@ -53,7 +53,7 @@ def provenance(asked: argparse.Namespace) -> dict[str, Any]:
         "commit": asked.commit,
         "precision": asked.precision,
         "seeds": list(seeds(asked)),
-        "arguments": {k: str(v) for k, v in vars(asked).items()},
+        "arguments": {k: str(v) for k, v in vars(asked).items() if k not in ("out", "data")},
     }
 
 
