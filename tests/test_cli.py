@@ -211,7 +211,10 @@ def test_version_and_bare_call(capsys):
 def test_ctrl_c_on_the_command_line_keeps_the_checkpoint(tmp_path):
     path = tmp_path / "run.npz"
     command = [sys.executable, "-m", "ownstep", "run", "digits", "--rounds", "1000000", "--checkpoint", str(path)]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=os.environ, text=True)
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731  (background jobs start deaf to Ctrl-C)
+    child = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=os.environ, text=True, preexec_fn=heard
+    )
     deadline = time.monotonic() + 90
     while not path.exists() and time.monotonic() < deadline and child.poll() is None:
         time.sleep(0.1)
