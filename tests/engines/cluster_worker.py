@@ -28,6 +28,7 @@ from ownstep.methods import (
     Nesterov,
     OwnStep,
     Scaffold,
+    Schedule,
 )
 from ownstep.plan import Devices
 from ownstep.problems import BinaryLogistic, Network, PerDevice, SquaredL2
@@ -40,6 +41,8 @@ METHODS = {
     "own_step_at": OwnStep(At(7)),
     "gd_true": GD("true"),
     "nesterov": Nesterov(),
+    "own_nesterov": OwnStep(momentum="nesterov"),
+    "schedule": Schedule(((1.2,), (0.9,), (1.4,))),
     "adgd": AdGD(),
     "adaptive": OwnStep(smoothness="adaptive"),
     "fedadam": FedAdam(),
