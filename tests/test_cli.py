@@ -219,7 +219,10 @@ def test_ctrl_c_on_the_command_line_keeps_the_checkpoint(tmp_path):
     while not path.exists() and time.monotonic() < deadline and child.poll() is None:
         time.sleep(0.1)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    try:
+        _, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
     assert child.returncode == 130
     assert "interrupted" in err
     with np.load(path) as file:
