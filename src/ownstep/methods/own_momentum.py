@@ -10,26 +10,17 @@ from numpy.typing import NDArray
 
 from ownstep.methods.base import Answer, Ask, Progress, Vector
 from ownstep.methods.item import item_numbers
-from ownstep.methods.own_step import OwnStep
-from ownstep.methods.switch import Shrunk, Switch, Watch
+from ownstep.methods.own_step import OwnStep, OwnStepState
+from ownstep.methods.switch import Shrunk, Switch
 from ownstep.plan import Devices
 
 
 @dataclass(frozen=True, eq=False)
-class MomentumState:
-    """The iterate, the second sequence, rounds, the number that sets the momentum, and what the switch has seen."""
+class MomentumState(OwnStepState):
+    """Besides where Algorithm 1 stands: the second sequence, and the number that sets the momentum."""
 
-    x: Vector
     other: Vector = field(repr=False)
-    k: int
     number: float
-    watch: Watch
-    devices: Devices = field(repr=False)
-
-    @property
-    def local(self) -> bool:
-        """Is the coming round's step the devices' own?"""
-        return self.watch.fired is None and not self.watch.probing
 
 
 @dataclass(frozen=True)
@@ -49,9 +40,9 @@ class MomentumOwnStep(OwnStep):
 
     switch: Switch = field(default_factory=Shrunk)
 
-    def start(self, x0: Vector, devices: Devices) -> MomentumState:  # type: ignore[override]
+    def start(self, x0: Vector, devices: Devices) -> MomentumState:
         """Begin at x0, at rest, in the local phase."""
-        return MomentumState(x0, x0, 0, 0.0, self.switch.begin(), devices.reweighted(self.weights))
+        return MomentumState(x0, 0, self.switch.begin(), devices.reweighted(self.weights), other=x0, number=0.0)
 
     def ask(self, state: MomentumState) -> Ask:  # type: ignore[override]
         """The sum with the phase's coefficients, at the extrapolated point."""

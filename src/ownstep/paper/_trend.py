@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ownstep import plots
-from ownstep.engines import Comparison
 from ownstep.engines import run as run_method
 from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper import _mnist
@@ -35,35 +34,30 @@ def run(
     axis: str,
 ) -> dict[str, Any]:
     """Speed-ups for every value of the scale, over several splits each; ``split(value, seed)`` makes one."""
-    rounds, level, repeats = (150, 0.3, 2) if quick else (1000, 0.03, 3)
-    (level,) = _mnist.levels(quick, (level,))
+    rounds, repeats = (150, 2) if quick else (1000, 3)
     kept, arms = pieces or Pieces(), []
     for value in values:
         runs = [
-            kept(f"{value}, {s}", _one, quick, s, split(value, s), rounds, level, progress)
+            kept(f"{value}, {s}", _one, quick, s, split(value, s), rounds, progress)
             for s in range(seed, seed + (seeds or repeats))
         ]
         arms.append({"value": float(value), "runs": runs})
-    return {"axis": axis, "level": level, "rounds": rounds, "model": runs[0]["model"], "arms": arms}
+    return {"axis": axis, "rounds": rounds, "model": runs[0]["model"], "arms": arms}
 
 
-def _one(
-    quick: bool, seed: int, split: _mnist.Splitter, rounds: int, level: float, progress: bool | None
-) -> dict[str, Any]:
+def _one(quick: bool, seed: int, split: _mnist.Splitter, rounds: int, progress: bool | None) -> dict[str, Any]:
     setting = _mnist.problem(quick, seed, split)
     devices = setting.plan.devices
     histories = {
         name: run_method(method, setting.problem, rounds, devices=devices, progress=progress, name=name)
         for name, method in METHODS.items()
     }
-    comparison = Comparison(histories, setting.plan, setting.optimum, (level,))
     series = {n: h.gap(setting.optimum)[:: max(1, rounds // 100)].tolist() for n, h in histories.items()}
     return {
         "seed": seed,
         "model": setting.model,
         "gain": devices.gain,
         "gain_over_true_L": setting.plan.gain_over_true,
-        "rounds": {name: comparison.rounds(name)[0] for name in histories},
         "final_gap": {name: float(h.gap(setting.optimum)[-1]) for name, h in histories.items()},
         "accuracy": {name: setting.accuracy(h.best_x) for name, h in histories.items()},
         "series": series,
