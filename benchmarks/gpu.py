@@ -83,7 +83,8 @@ def mnist(asked: argparse.Namespace, per_class: int | None, name: str, constants
     result = mnist_experiment.experiment(
         d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked),
         per_class=5 if asked.tiny else per_class, constants=constants, device=asked.device,
-        clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, name, r), fused=asked.fused, **options,
+        clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, name, r), fused=asked.fused,
+        names=asked.methods, **options,
     )  # fmt: skip
     write(asked, name, result)
 
@@ -118,12 +119,13 @@ def sst2(asked: argparse.Namespace) -> None:
         ids, labels, test_ids, test_labels = ids[:40], labels[:40], test_ids[:20], test_labels[:20]
     options: dict[str, Any] = {"rounds": asked.rounds or 300, "draws": asked.draws or 50}
     options |= {"rounds": 3, "draws": 2, "samples": 2} if asked.tiny else {}
+    options |= {"names": asked.methods} if asked.methods else {}
     name = f"gpu-{asked.encoder}.json"
     result = sst2_experiment.experiment(
         encoder.eval(), ids, labels, test_ids, test_labels, seeds(asked),
         constants=tuple((asked.constants or "power").split(",")), device=asked.device,
         autocast=torch.bfloat16 if asked.precision == "bf16" else None, clock=neural.Clock(asked.seconds), say=say,
-        keep=lambda r: write(asked, name, r), **options,
+        keep=lambda r: write(asked, name, r), fused=asked.fused, **options,
     )  # fmt: skip
     result["storage"] = "embeddings and frozen layers stored in float16, the trained layer in float32"
     write(asked, name, result)
@@ -134,7 +136,8 @@ def estimates(asked: argparse.Namespace) -> None:
     sizes: dict[str, Any] = {"draws": 2, "long": 4, "samples": 2} if asked.tiny else {}
     result = estimates_experiment.measure(
         {"mnist": (m["images"], m["labels"]), "cifar10": (c["images"], c["labels"])}, device=asked.device,
-        clock=neural.Clock(asked.seconds), say=say, keep=lambda r: write(asked, "gpu-estimates.json", r), **sizes,
+        begun=json.loads(asked.begun.read_text()) if asked.begun else None, clock=neural.Clock(asked.seconds), say=say,
+        keep=lambda r: write(asked, "gpu-estimates.json", r), **sizes,
     )  # fmt: skip
     write(asked, "gpu-estimates.json", result)
 
@@ -176,6 +179,8 @@ def main() -> None:
     parser.add_argument(
         "--constants", help="which constants, comma-separated: differences, float32, products, paper, power"
     )
+    parser.add_argument("--methods", type=lambda text: text.split(","), help="of the full batch, comma-separated")
+    parser.add_argument("--begun", type=Path, help="an earlier gpu-estimates.json, whose rows are kept")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")
     parser.add_argument("--pieces", help="which measurements of bench, comma-separated; all by default")

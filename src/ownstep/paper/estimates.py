@@ -76,11 +76,15 @@ def measure(
     samples: int | None = None,
     seed: int = 0,
     device: str = "cpu",
+    begun: Mapping[str, Any] | None = None,
     clock: neural.Clock | None = None,
     say: neural.Say = lambda text: None,
     keep: neural.Keep = lambda so_far: None,
 ) -> dict[str, Any]:
-    """For every network, rows of (region, eps, precision): the running maxima of the ratios of its ten classes."""
+    """For every network, rows of (region, eps, precision): the running maxima of the ratios of its ten classes.
+
+    ``begun`` is what an earlier call gave before its time was over: its rows are kept, and not measured again.
+    """
     import torch
 
     from ownstep.problems import Network, TensorNorms
@@ -98,9 +102,12 @@ def measure(
             model, pixels(images[at]), labels[at].astype(np.int64), partitions.by_label(labels[at]),
             penalty=TensorNorms(weight), device=device,
         )  # fmt: skip
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = [] if begun is None else list(begun["networks"].get(name, {}).get("rows", []))
+        done = {(r["scale"], r["epsilon"], r["precision"]) for r in rows}
         out["networks"][name] = {"rows": rows, "samples": count} | {k: known[k] for k in ("scale", "epsilon")}
         for scale, epsilon, precision, products in _grid(known):
+            if (scale, None if products else epsilon, precision) in done:
+                continue
             if not clock.allows(0):
                 say(f"out of time before {name} {scale:g} {epsilon:g} {precision}")
                 break

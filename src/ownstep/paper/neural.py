@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.errors import OwnstepError
+from ownstep.errors import OwnstepError, unknown_name
 from ownstep.history import History, finite
-from ownstep.methods import GD, At, Method, OwnStep
+from ownstep.methods import GD, At, Method, Nesterov, OwnStep
 from ownstep.paper.bootstrap import interval, number
 from ownstep.plan import Devices
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 OURS, POOLED, MATCHED, STRATIFIED = "Algorithm 1", "GD 1/L-bar", "GD matched step", "GD stratified"
 STRATIFIED_MATCHED = "GD stratified, matched step"
+TUNED, NESTEROV = "GD tuned", "Nesterov 1/L-bar"
+UNNAMED = (MATCHED, STRATIFIED, STRATIFIED_MATCHED, TUNED, NESTEROV)
+"""Baselines that the paper's claims do not name; shown beside them, not judged."""
 WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
 
@@ -48,9 +51,16 @@ class Clock:
         return self.seconds is None or self.spent + seconds <= self.seconds
 
 
-def methods(switch: int) -> dict[str, Method]:
-    """Algorithm 1 with the paper's switch, and gradient descent at 1/L-bar and at Algorithm 1's mean step."""
-    return {OURS: OwnStep(At(switch)), POOLED: GD("mean"), MATCHED: GD("matched")}
+def methods(switch: int, names: Sequence[str] | None = None) -> dict[str, Method]:
+    """Algorithm 1 with the paper's switch, and what it is measured against on the full batch; all, or those named."""
+    known: dict[str, Method] = {
+        OURS: OwnStep(At(switch)), POOLED: GD("mean"), MATCHED: GD("matched"), TUNED: GD("tuned"),
+        NESTEROV: Nesterov("mean"),
+    }  # fmt: skip
+    for name in names or ():
+        if name not in known:
+            raise unknown_name("method", name, known)
+    return {name: known[name] for name in (known if names is None else names)}
 
 
 def describe(devices: Devices) -> dict[str, Any]:
@@ -79,6 +89,8 @@ def record(
         "stopped": history.stopped,
         "seconds": float(np.sum(history.columns["seconds"])),
     }
+    if "tuning" in history.settings:
+        out["tuning"] = history.settings["tuning"]
     for name, series in (watch or {}).items():
         out[name] = {"rounds": list(series), "values": [finite(float(v)) for v in series.values()]}
     return out
@@ -117,6 +129,16 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 out["arms"][kind].setdefault(key, []).extend(found)
         out["seconds"] += part["seconds"]
     return dict(out)
+
+
+def completed(part: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A result with the methods of another one, of the same seeds, beside its own."""
+    out: dict[str, Any] = json.loads(json.dumps(part))
+    for kind, arm in more["arms"].items():
+        found = {run["seed"]: run["methods"] for run in arm["runs"]}
+        for run in out["arms"][kind]["runs"]:
+            run["methods"] |= found.get(run["seed"], {})
+    return out
 
 
 def speed_up(run: Mapping[str, Any], method: str = OURS, against: str = POOLED) -> float | None:
@@ -240,7 +262,7 @@ def _group(name: str, against: str) -> str:
 def _others(name: str, arm: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The baselines the claim does not name, to the worse of the final losses; shown, not judged."""
     out = []
-    for other in (MATCHED, STRATIFIED, STRATIFIED_MATCHED):
+    for other in UNNAMED:
         ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if ratios:
             out.append(number("to the worse of the final losses", ratios, _group(name, other), "not judged"))
@@ -253,7 +275,7 @@ def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: in
     text += f"speed-up to the final losses over GD 1/L-bar {interval(ratios)}"
     if lost := ratios.count(0.0):
         text += f" (0 in {lost} in which Algorithm 1 diverged)"
-    for other in (MATCHED, STRATIFIED, STRATIFIED_MATCHED):
+    for other in UNNAMED:
         more = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if more:
             text += f", over {other} {interval(more)}"

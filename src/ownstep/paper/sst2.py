@@ -88,15 +88,17 @@ def experiment(
     draws: int = 100,
     samples: int = 32,
     constants: tuple[str, ...] = ("power",),
+    names: Sequence[str] = (neural.OURS, neural.POOLED, neural.MATCHED),
     device: str = "cpu",
     autocast: Any = None,
+    fused: bool = False,
     clock: neural.Clock | None = None,
     say: neural.Say = lambda text: None,
     keep: neural.Keep = lambda so_far: None,
 ) -> dict[str, Any]:
     """All runs as plain data; stops cleanly, keeping whole runs, when the clock runs out.
 
-    ``keep`` is given what there is after every seed.
+    ``names`` are the methods, of :func:`neural.methods`. ``keep`` is given what there is after every seed.
     """
     import torch
 
@@ -120,18 +122,19 @@ def experiment(
             break
         split = partitions.dirichlet(y, 5, 0.1, seed)
         model = text_classifier(encoder, 2, seed).to("cpu")
-        problem = Network(model, blocks, y, split, device=device, autocast=autocast)
-        x0 = problem.x0()
+        plain = Network(model, blocks, y, split, device=device, autocast=autocast)
+        x0 = plain.x0()
         measured = {
-            "power": power(problem, x0, tolerance=0.02, most=20, dtype=torch.float32, seed=seed),
-            "differences": differences(problem, Region(0.01, x0), draws, 1e-6, samples, seed=seed),
+            "power": power(plain, x0, tolerance=0.02, most=20, dtype=torch.float32, seed=seed),
+            "differences": differences(plain, Region(0.01, x0), draws, 1e-6, samples, seed=seed),
         }
+        problem = Network(model, blocks, y, split, device=device, autocast=autocast, fused=True) if fused else plain
         say(f"seed {seed}: L by power {measured['power'].values}, by differences {measured['differences'].values}")
         for kind, arm in arms.items():
             found: Any = measured[kind]
             devices = Devices(problem.weights, found.values, names=problem.names, L_pooled=found.pooled)
             done = {}
-            for label, method in neural.methods(int(0.8 * rounds)).items():
+            for label, method in neural.methods(int(0.8 * rounds), names).items():
                 accuracy: dict[int, float] = {}
 
                 def observe(k: int, point: Any, kept: dict[int, float] = accuracy, problem: Network = problem) -> None:
