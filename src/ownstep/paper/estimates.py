@@ -49,7 +49,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-OTHERS = ("gpu-cifar10.json",)
+OTHERS = ("gpu-mnist.json", "gpu-cifar10.json", "gpu-sst2.json")
 """The experiments once more, with constants from other estimates than their own."""
 
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 OURS, POOLED, MATCHED, STRATIFIED = "Algorithm 1", "GD 1/L-bar", "GD matched step", "GD stratified"
 STRATIFIED_MATCHED = "GD stratified, matched step"
 TUNED, NESTEROV = "GD tuned", "Nesterov 1/L-bar"
-UNNAMED = (MATCHED, STRATIFIED, STRATIFIED_MATCHED, TUNED, NESTEROV)
-"""Baselines that the paper's claims do not name; shown beside them, not judged."""
+UNNAMED = (MATCHED, STRATIFIED, STRATIFIED_MATCHED, NESTEROV)
+"""Baselines that the paper's claims do not name; shown beside them, not judged. Tuned GD, which is tuned for one loss,
+is shown at that loss alone."""
 WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
 
@@ -206,13 +207,13 @@ def judge(arms: Mapping[str, Mapping[str, Any]], losses: Sequence[float] = ()) -
             continue
         cells = [cell for cell in (_cell(name, arm, loss) for loss in losses) if cell is not None]
         cells.append(number("to the worse of the final losses", ratios, _group(name, POOLED)))
-        numbers += cells + _others(name, arm)
+        numbers += cells + _others(name, arm, losses)
         if len(ratios) < 2:
             findings.append(f"{name}: one run, ratio {ratios[0]:.2f}; shown, but too little to judge by")
             continue
         won = sum(cell["low"] is not None and cell["low"] > WORTHWHILE for cell in cells)
         words[name] = "holds" if won == len(cells) else "holds partly" if won else "does not hold here"
-        findings.append(_finding(name, arm, ratios, won, len(cells)))
+        findings.append(_finding(name, arm, ratios, won, len(cells)) + _tuned_text(arm, losses))
     same = set(words.values())
     whole = same.pop() if len(same) == 1 else "holds partly" if same else "not judged"
     each = ", ".join(f"{name}: {word}" for name, word in words.items())
@@ -259,14 +260,42 @@ def _group(name: str, against: str) -> str:
     return f"{name}: rounds of {against} over those of {OURS}"
 
 
-def _others(name: str, arm: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _tuned(arm: Mapping[str, Any], losses: Sequence[float]) -> tuple[list[float], int]:
+    """Rounds of tuned GD over those of Algorithm 1 to the loss it was tuned for, where both arrive; of how many runs."""
+    runs = [run["methods"] for run in arm["runs"] if losses and TUNED in run["methods"]]
+    pairs = [(rounds_to(run[TUNED], losses[-1]), rounds_to(run[OURS], losses[-1])) for run in runs]
+    return [theirs / ours for theirs, ours in pairs if theirs is not None and ours], len(runs)
+
+
+def _tuned_text(arm: Mapping[str, Any], losses: Sequence[float]) -> str:
+    ratios, runs = _tuned(arm, losses)
+    if not runs:
+        return ""
+    having = [run for run in arm["runs"] if TUNED in run["methods"]]
+    steps = [run["methods"][TUNED]["step"] / run["devices"]["mean_step"] for run in having]
+    text = f". {TUNED}, at {min(steps):.0f} to {max(steps):.0f} times Algorithm 1's mean step, "
+    if not ratios:
+        return text + f"diverged in all {runs} runs"
+    lost = f"; in {runs - len(ratios)} of {runs} runs it diverged before" if runs > len(ratios) else ""
+    return text + f"needs {interval(ratios)} times Algorithm 1's rounds to a loss of {losses[-1]:g}{lost}"
+
+
+def _others(name: str, arm: Mapping[str, Any], losses: Sequence[float]) -> list[dict[str, Any]]:
     """The baselines the claim does not name, to the worse of the final losses; shown, not judged."""
     out = []
+    ratios, _ = _tuned(arm, losses)
+    if ratios:
+        out.append(number(f"to a loss of {losses[-1]:g}", ratios, _group(name, TUNED), "not judged"))
     for other in UNNAMED:
         ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if ratios:
             out.append(number("to the worse of the final losses", ratios, _group(name, other), "not judged"))
     return out
+
+
+def labels(arm: Mapping[str, Any]) -> list[str]:
+    """The methods of an arm, in the order in which they were first run; not every run need have all of them."""
+    return list(dict.fromkeys(label for run in arm["runs"] for label in run["methods"]))
 
 
 def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: int, cells: int) -> str:
@@ -280,7 +309,7 @@ def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: in
         if more:
             text += f", over {other} {interval(more)}"
     finals = {}
-    for label in arm["runs"][0]["methods"]:
+    for label in (name for name in labels(arm) if name != TUNED):
         ends = [run["methods"][label]["loss"][-1] for run in arm["runs"] if label in run["methods"]]
         if all(e is not None for e in ends):
             finals[label] = float(np.mean(ends))
@@ -294,8 +323,9 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
     figure, axes = plots.new_figure(4, len(arms), width=3.9, ratios=(1.3, 1.1, 0.8, 1.1))
     for row, (name, arm) in zip(axes, arms.items(), strict=True):
         runs = arm["runs"]
-        for i, label in enumerate(runs[0]["methods"]):
-            found = [run["methods"][label] for run in runs if label in run["methods"]]
+        for i, label in enumerate(labels(arm)):
+            having = [n for n, run in enumerate(runs, 1) if label in run["methods"]]
+            found = [runs[n - 1]["methods"][label] for n in having]
             tint = plots.colour(label, i)
             rounds, loss = _common(found, "rounds", "loss")
             row[0].plot(rounds, loss.mean(0), color=tint, lw=2.2 if label == OURS else 1.4, label=label)
@@ -304,7 +334,9 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
             if tests:
                 at, right = _common(tests, "rounds", "values")
                 row[1].plot(at, 100 * right.mean(0), color=tint, lw=2.2 if label == OURS else 1.4)
-            row[3].plot(range(1, len(found) + 1), [f["loss"][-1] for f in found], "o", color=tint, ms=5)
+            row[3].plot(
+                having, [np.nan if f["loss"][-1] is None else f["loss"][-1] for f in found], "o", color=tint, ms=5
+            )
         start = max(series["loss"][0] for run in runs for series in run["methods"].values())
         for ax in (row[0], row[3]):  # what has diverged leaves through the top
             ax.set_ylim(top=min(ax.get_ylim()[1], 1.3 * start))

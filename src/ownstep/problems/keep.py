@@ -42,5 +42,6 @@ def keep(problem: Network, devices: Sequence[int]) -> Network:
     some.weights = problem.weights[chosen] / problem.weights[chosen].sum()
     some.dealer = None if problem.dealer is None else problem.dealer.keep(chosen, held)
     some._drawn, some._last_mix = None, None
-    some._pass = Replay(some._whole if problem.batch is None else some._weighted, problem._pass.enabled)
+    once = some._whole if problem.batch is None else some._weighted
+    some._pass = Replay(once, problem._pass.enabled, problem.fused)
     return some

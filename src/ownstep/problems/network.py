@@ -9,7 +9,7 @@ weighted before a single backward pass. So 1,000 devices cost what plain gradien
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,8 @@ class Network:
     device, dtype : where and in which precision; the CPU and the model's own by default.
     autocast : a lower precision such as ``torch.bfloat16`` for the model's matrix products alone.
     channels_last : convolution weights in channels-last order, faster on tensor cores.
-    fused : let ``torch.compile`` fuse the model's small operations: some seconds once, then faster on a GPU.
+    fused : let ``torch.compile`` fuse the model's small operations: some seconds once, then faster on a GPU. The first
+        result is compared with the unfused one, and if they differ nothing is fused; ``replay_note`` says so.
     graph : on a GPU, record the pass once and replay it.
     seed : of batches and augmentation.
     """
@@ -119,10 +120,10 @@ class Network:
         )
         self._drawn: int | None = None
         self._last_mix: tuple[NDArray[np.float64], float, Tensor, Tensor] | None = None
-        self._pass = Replay(self._whole if batch is None else self._weighted, graph and self.chunk is None)
+        self.fused = fused
+        self._pass = Replay(self._whole if batch is None else self._weighted, graph and self.chunk is None, fused)
+        self._apply = torch.compile(self._call) if fused else self._call
         self._probe()
-        if fused:
-            self.model.compile()
 
     @property
     def dim(self) -> int:
@@ -320,13 +321,19 @@ class Network:
         """The samples' losses, and the gradient of their weighted sum."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
-            losses = self.loss(self._forward(self._tensors(x), inputs), targets)
+            losses = self.loss(self._forward(self._tensors(x), inputs, self._apply), targets)
             (gradient,) = torch.autograd.grad((coefficients[owners] * losses).sum(), x)
         return losses.detach().double(), gradient
 
-    def _forward(self, tensors: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+    def _call(self, tensors: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+        out: Tensor = torch.func.functional_call(self.model, tensors, inputs)
+        return out
+
+    def _forward(
+        self, tensors: dict[str, Tensor], inputs: tuple[Tensor, ...], call: Callable[..., Tensor] | None = None
+    ) -> Tensor:
         with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
-            out: Tensor = torch.func.functional_call(self.model, tensors, inputs)
+            out = (self._call if call is None else call)(tensors, inputs)
         return out.to(tensors[self.layout.names[0]].dtype)
 
     def _tensors(self, x: Tensor) -> dict[str, Tensor]:

@@ -24,13 +24,14 @@ from torch import Tensor
 
 from ownstep.checks import whole_number
 from ownstep.errors import InvalidInput, unknown_name
+from ownstep.problems.graphs import fault
 from ownstep.problems.network import Network
 from ownstep.problems.stack import layouts, stacked_forward
 from ownstep.progress import Bar
 from ownstep.smoothness.base import Smoothness
 
-MEMORY = {"cpu": 2**28, "cuda": 2**35}
-"""Bytes of activations and gradients one vectorised pass may hold, roughly."""
+CPU_MEMORY = 2**28
+"""Bytes of activations and gradients one vectorised pass may hold on a CPU, roughly; on a GPU half of what is free."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,8 @@ def differences(
     chunk : draws in one vectorised pass; chosen from the memory there is by default. Changes nothing else.
     layout : how many models are run at once, see :mod:`ownstep.problems.stack`; on a GPU ``"grouped"`` where the
         model allows it, ``"vmap"`` elsewhere.
-    fused : run differences in the ``"patches"`` layout with its small operations fused by ``torch.compile``.
+    fused : run differences in the ``"patches"`` layout with its small operations fused by ``torch.compile``, if that
+        changes nothing.
     """
     _require_network(problem)
     whole_number("draws", draws, 1)
@@ -160,7 +162,10 @@ def differences(
             # a compiled pass is made for one number of draws, so the last one may look at more than are kept
             stop = start + size if fused else min(start + size, draws)
             xs, vs = _draw(generator, seed, range(start, stop), problem.dim, dtype)
-            changes = change(centre + region.scale * xs, vs)
+            xs = centre + region.scale * xs
+            if start == 0 and forward is not stacked_forward and fault(lambda xs: (all_gradients(xs),), xs):
+                forward = stacked_forward
+            changes = change(xs, vs)
             pooled = torch.einsum("i,kid->kd", weights, changes)
             found = torch.cat([measure(changes), measure(pooled)[:, None]], dim=1) / measure(vs)[:, None]
             ratios[start:stop] = found[: draws - start].cpu().numpy()
@@ -271,7 +276,8 @@ def _chunk(problem: Network, inputs: tuple[Tensor, ...], dtype: torch.dtype, lay
     each = (800 if layout == "patches" else 100) * sum(t.numel() for t in inputs) * wide + 6 * len(
         problem.counts
     ) * problem.dim * wide
-    return max(1, int(MEMORY.get(problem.device.type, 2**28) // each))
+    free = torch.cuda.mem_get_info(problem.device)[0] // 2 if problem.device.type == "cuda" else CPU_MEMORY
+    return max(1, int(free // each))
 
 
 def _require_network(problem: Any) -> None:
