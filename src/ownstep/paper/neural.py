@@ -146,12 +146,13 @@ def speed_up(run: Mapping[str, Any], method: str = OURS, against: str = POOLED) 
     """How many times fewer rounds ``method`` needs than ``against``, to the worse of their final losses.
 
     If ours reaches the other's final loss in round a of K, K/a; otherwise the other reached ours in round b, b/K. Zero
-    where ours alone diverged, so that such runs count against it; None where the other did.
+    where ours alone diverged, so that such runs count against it; None where the other did. Who ends above the start
+    has diverged too.
     """
     ours, other = run["methods"].get(method), run["methods"].get(against)
     if ours is None or other is None:
         return None
-    mine, theirs = ours["loss"][-1], other["loss"][-1]
+    mine, theirs = _end(ours), _end(other)
     if theirs is None:
         return None
     if mine is None:
@@ -159,6 +160,11 @@ def speed_up(run: Mapping[str, Any], method: str = OURS, against: str = POOLED) 
     if mine <= theirs:
         return float(other["rounds"][-1]) / max(1, _first(ours, theirs))
     return _first(other, mine) / max(1.0, float(ours["rounds"][-1]))
+
+
+def _end(series: Mapping[str, Any]) -> float | None:
+    first, last = series["loss"][0], series["loss"][-1]
+    return None if last is None or last > first else float(last)
 
 
 def _first(series: Mapping[str, Any], level: float) -> int:
@@ -261,7 +267,7 @@ def _group(name: str, against: str) -> str:
 
 
 def _tuned(arm: Mapping[str, Any], losses: Sequence[float]) -> tuple[list[float], int]:
-    """Rounds of tuned GD over those of Algorithm 1 to the loss it was tuned for, where both arrive; of how many runs."""
+    """Rounds of tuned GD over those of Algorithm 1 to the loss it was tuned for, where both arrive; and its runs."""
     runs = [run["methods"] for run in arm["runs"] if losses and TUNED in run["methods"]]
     pairs = [(rounds_to(run[TUNED], losses[-1]), rounds_to(run[OURS], losses[-1])) for run in runs]
     return [theirs / ours for theirs, ours in pairs if theirs is not None and ours], len(runs)
@@ -308,6 +314,8 @@ def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: in
         more = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if more:
             text += f", over {other} {interval(more)}"
+        elif other in labels(arm):
+            text += f"; {other} diverged"
     finals = {}
     for label in (name for name in labels(arm) if name != TUNED):
         ends = [run["methods"][label]["loss"][-1] for run in arm["runs"] if label in run["methods"]]
