@@ -18,6 +18,7 @@ from ownstep.paper.bootstrap import interval, number
 from ownstep.plan import Devices
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 OURS, POOLED, MATCHED, STRATIFIED = "Algorithm 1", "GD 1/L-bar", "GD matched step", "GD stratified"
@@ -325,7 +326,7 @@ def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: in
 
 
 def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figure:
-    """One row an arm: mean training loss with the runs' range, test accuracy, constants, final losses by run."""
+    """One row an arm: median training loss with the runs' range, test accuracy, constants, final losses by run."""
     from ownstep import plots
 
     figure, axes = plots.new_figure(4, len(arms), width=3.9, ratios=(1.3, 1.1, 0.8, 1.1))
@@ -336,18 +337,18 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
             found = [runs[n - 1]["methods"][label] for n in having]
             tint = plots.colour(label, i)
             rounds, loss = _common(found, "rounds", "loss")
-            row[0].plot(rounds, loss.mean(0), color=tint, lw=2.2 if label == OURS else 1.4, label=label)
+            row[0].plot(rounds, np.median(loss, 0), color=tint, lw=2.2 if label == OURS else 1.4, label=label)
             row[0].fill_between(rounds, loss.min(0), loss.max(0), color=tint, alpha=0.15, lw=0)
             tests = [f["test_accuracy"] for f in found if "test_accuracy" in f]
             if tests:
                 at, right = _common(tests, "rounds", "values")
-                row[1].plot(at, 100 * right.mean(0), color=tint, lw=2.2 if label == OURS else 1.4)
+                row[1].plot(at, 100 * np.median(right, 0), color=tint, lw=2.2 if label == OURS else 1.4)
             row[3].plot(
                 having, [np.nan if f["loss"][-1] is None else f["loss"][-1] for f in found], "o", color=tint, ms=5
             )
-        start = max(series["loss"][0] for run in runs for series in run["methods"].values())
-        for ax in (row[0], row[3]):  # what has diverged leaves through the top
-            ax.set_ylim(top=min(ax.get_ylim()[1], 1.3 * start))
+        all_series = [series["loss"] for run in runs for series in run["methods"].values()]
+        _within(row[0], [v for series in all_series for v in series], max(series[0] for series in all_series))
+        _within(row[3], [series[-1] for series in all_series], max(series[0] for series in all_series))
         row[3].set_xticks(range(1, len(runs) + 1))
         first = runs[0]["devices"]
         plots.constants(row[2], first["names"], first["L"], {"L-bar": first["L_bar"]}, f"gain {first['gain']:.2f}")
@@ -355,6 +356,14 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
         plots.finish(row[1], "test accuracy", unit, "%")
         plots.finish(row[3], "final training loss", "run", "")
     return figure
+
+
+def _within(ax: Axes, values: Sequence[float | None], start: float) -> None:
+    """Limits around the values up to a little above the start; what has diverged leaves through the top."""
+    shown = [v for v in values if v is not None and v <= 1.3 * start]
+    if shown:
+        margin = 0.05 * (max(shown) - min(shown)) or 0.05 * abs(start)
+        ax.set_ylim(min(shown) - margin, max(shown) + margin)
 
 
 def _common(series: Sequence[Mapping[str, Any]], x: str, y: str) -> tuple[NDArray[Any], NDArray[Any]]:
