@@ -3,6 +3,7 @@
     python benchmarks/gpu.py --what bench --out OUT
     python benchmarks/gpu.py --what mnist500 --seconds 240 --out OUT
     python benchmarks/gpu.py --what mnist | cifar10 | sst2 ...
+    python benchmarks/gpu.py --what appendix --names dirichlet,gossip --seeds 3 --out OUT   (OWNSTEP_DATA holds MNIST)
 
 Each piece writes OUT/gpu-*.json with device, versions, commit and settings, stops cleanly when its seconds are over,
 and prints what it does. ``--device cpu --tiny`` rehearses a piece in a minute.
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import platform
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +27,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 import numpy as np
 import torch
 
+from ownstep.paper import _mnist, neural
 from ownstep.paper import cifar10 as cifar_experiment
 from ownstep.paper import estimates as estimates_experiment
 from ownstep.paper import mnist as mnist_experiment
-from ownstep.paper import neural
 from ownstep.paper import sst2 as sst2_experiment
+from ownstep.paper.conducting import Pieces
 
 BEGAN = time.monotonic()
+WHAT = ("bench", "mnist500", "mnist", "cifar10", "sst2", "estimates", "appendix")
 
 
 def say(text: str) -> None:
@@ -53,7 +58,7 @@ def provenance(asked: argparse.Namespace) -> dict[str, Any]:
         "commit": asked.commit,
         "precision": asked.precision,
         "seeds": list(seeds(asked)),
-        "arguments": {k: str(v) for k, v in vars(asked).items() if k not in ("out", "data")},
+        "arguments": {k: str(v) for k, v in vars(asked).items() if k not in ("out", "data", "parts")},
     }
 
 
@@ -142,6 +147,29 @@ def estimates(asked: argparse.Namespace) -> None:
     write(asked, "gpu-estimates.json", result)
 
 
+def appendix(asked: argparse.Namespace) -> None:
+    """The appendix's experiments on the paper's network; what is done is kept, and found again below ``--parts``."""
+    if asked.tiny:  # the network in the place of the quick runs' model, on a few images
+        few = {"per_class": 4, "draws": 2, "test": 50, "device": asked.device}
+        _mnist.problem = lambda quick, seed, split: _mnist.network(seed, split, **few)
+        _mnist.on_gpu = lambda quick: True
+    for name in asked.names.split(","):
+        parts = (asked.parts or asked.out / "parts") / name
+        say(f"{name}: {len(list(parts.glob('*.json')))} parts are there")
+        options: dict[str, Any] = {"seeds": asked.seeds, "pieces": Told(parts)}
+        result = importlib.import_module(f"ownstep.paper.{name}").run(quick=asked.tiny, progress=False, **options)
+        write(asked, f"gpu-{name}.json", {"result": result})
+
+
+class Told(Pieces):
+    """Parts of an experiment that say when they are done."""
+
+    def __call__(self, name: str, make: Callable[..., Any], *arguments: Any) -> Any:
+        found = super().__call__(name, make, *arguments)
+        say(name)
+        return found
+
+
 def bench(asked: argparse.Namespace) -> None:
     import gpu_parts
 
@@ -168,7 +196,7 @@ def bench(asked: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--what", required=True, choices=["bench", "mnist500", "mnist", "cifar10", "sst2", "estimates"])
+    parser.add_argument("--what", required=True, choices=WHAT)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=Path("gpu-data"))
     parser.add_argument("--seconds", type=float, default=540.0)
@@ -180,6 +208,8 @@ def main() -> None:
         "--constants", help="which constants, comma-separated: differences, float32, products, paper, power"
     )
     parser.add_argument("--methods", type=lambda text: text.split(","), help="of the full batch, comma-separated")
+    parser.add_argument("--names", default="dirichlet,devices,participation,gossip,fedopt", help="of the appendix")
+    parser.add_argument("--parts", type=Path, help="where the appendix's parts are kept; below --out by default")
     parser.add_argument("--begun", type=Path, help="an earlier gpu-estimates.json, whose rows are kept")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")
@@ -198,7 +228,9 @@ def main() -> None:
     elif asked.what == "mnist":
         mnist(asked, None, "gpu-60000.json", tuple((asked.constants or "differences").split(",")))
     else:
-        {"bench": bench, "cifar10": cifar10, "sst2": sst2, "estimates": estimates}[asked.what](asked)
+        {"bench": bench, "cifar10": cifar10, "sst2": sst2, "estimates": estimates, "appendix": appendix}[asked.what](
+            asked
+        )
     say("done")
 
 

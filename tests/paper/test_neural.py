@@ -1,5 +1,8 @@
 """How recorded curves of networks are judged, on curves whose answers can be seen."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -75,3 +78,16 @@ def test_methods_by_name():
     assert list(neural.methods(8, [NESTEROV, OURS])) == [NESTEROV, OURS]
     with pytest.raises(InvalidInput, match="Nestrov"):
         neural.methods(8, ["Nestrov"])
+
+
+def test_what_runs_on_a_gpu_needs_torch_and_numpy_alone():
+    code = """
+import sys
+for absent in ("matplotlib", "scipy", "sklearn", "typer", "rich", "clarabel"):
+    sys.modules[absent] = None  # importing it fails
+from importlib import import_module
+for name in "mnist cifar10 sst2 estimates dirichlet devices participation gossip fedopt conducting".split():
+    import_module(f"ownstep.paper.{name}")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

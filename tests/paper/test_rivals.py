@@ -7,10 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from ownstep import paper
+from ownstep import paper, partition
 from ownstep.engines import TimeModel, price, run
 from ownstep.methods import GD, FedAdam, GradientTracking, OwnStep
 from ownstep.paper import _contest, _mnist, _trend, fedopt, gossip, participation
+from ownstep.problems import MultinomialLogistic
+from ownstep.smoothness import exact
 
 from ..conftest import needs
 
@@ -37,6 +39,45 @@ def test_two_classes_a_device_are_two_classes_a_device():
         assert np.median(kinds) == 2
     L = _mnist.problem(True, 0, _mnist.two_classes(5, 0)).plan.devices.L
     assert L.max() / L.min() < 2
+
+
+def test_classes_are_ordered_by_the_exact_constants_of_their_own_loss():
+    rows, labels, *_ = _mnist._images(True, 0)
+    alone = MultinomialLogistic(rows, labels, partition.by_label(labels), mu=_mnist.MU)
+    np.testing.assert_allclose(_mnist._class_constants(rows, labels), exact(alone).values - _mnist.MU, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gossip", "fedopt", "participation", "dirichlet", "devices"])
+def test_what_a_gpu_gave_for_the_network_stands_first(name, tmp_path):
+    paper.conduct(name, tmp_path, quick=True, progress=False)
+    experiment = paper.load_experiment(name)
+    here = json.loads((tmp_path / f"{name}-quick/result.json").read_text())["result"]
+    network = json.loads(json.dumps(here).replace(_mnist.LOGISTIC, _mnist.NETWORK))
+    both = here | {"network": network}
+    assert list(_mnist.parts(both)) == [_mnist.NETWORK, _mnist.LOGISTIC]
+    alone, judged = experiment.verdict(here), experiment.verdict(both)
+    assert judged["verdict"] == alone["verdict"]
+    assert judged["rule"].startswith(f"{_mnist.NETWORK}: {alone['rule']}. Beside it, {_mnist.LOGISTIC}: ")
+    assert len(judged["findings"]) == 2 * len(alone["findings"])
+    assert len(judged["numbers"]) == 2 * len(alone["numbers"])
+    assert len(experiment.figure(both).axes) == 2 * len(experiment.figure(here).axes)
+    assert "by which the claim is judged" in experiment.NOTICE(both)
+    assert "not the paper's" in experiment.NOTICE(here)
+    assert not experiment.NOTICE(network)
+
+
+def test_every_seed_has_to_stay_robust():
+    result = participation.run(quick=True, seeds=2, progress=False)
+    assert {arm["seed"] for arm in result["arms"]} == {0, 1}
+    found = participation.slowdowns(result, "p = 0.7, rescale")
+    assert all(len(ratios) == 2 for ratios in found.values())
+    worst = json.loads(json.dumps(result))
+    for arm in worst["arms"]:
+        if arm["seed"] == 1 and arm["name"] == "p = 0.7, rescale":
+            arm["methods"]["Algorithm 1"]["rounds"] = dict.fromkeys(arm["methods"]["Algorithm 1"]["rounds"])
+    assert "in every one of 2 runs, in 6 of 6" in participation.verdict(result)["rule"]
+    assert "in every one of 2 runs, in 4 of 6" in participation.verdict(worst)["rule"]
+    assert any("never in 1 of 2" in text for text in participation.verdict(worst)["findings"])
 
 
 @needs("mnist")
@@ -114,8 +155,8 @@ def test_a_trend_has_to_rise_at_every_step(ratios, word):
         return [{"gain": 1.0, "series": {name: [1 - rate * k for k in range(101)] for name, rate in rates.items()}}]
 
     arms = [{"value": float(i), "runs": runs(r)} for i, r in enumerate(ratios)]
-    assert _trend.verdict({"rounds": 100, "arms": arms}, "N", rising=True)["verdict"] == word
-    assert _trend.verdict({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
+    assert _trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)["verdict"] == word
+    assert _trend.judge({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
-from ownstep import plots
 from ownstep.engines import Participation, TimeModel, price, run, tune
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method, OwnStep
@@ -16,6 +14,9 @@ from ownstep.paper._mnist import Setting
 from ownstep.paper.bootstrap import interval, number
 from ownstep.paper.conducting import Pieces
 from ownstep.plan import Devices
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 OURS, OURS_TUNED, POOLED = "Algorithm 1", "Algorithm 1, steps tuned", "GD 1/L-bar"
 NETWORK_COMPUTE = 0.01
@@ -249,6 +250,8 @@ def _priced(priced: Mapping[str, Any]) -> str:
 
 def draw(ax: Axes, arm: Mapping[str, Any], title: str, legend: Any = "outside") -> None:
     """Gap against rounds of every method; tuned ones dashed in the colour of their untuned form."""
+    from ownstep import plots
+
     names = list(arm["series"])
     base = {name: name.removesuffix(" tuned").removesuffix(", steps") for name in names}
     shades = {b: plots.colour(b, i) for i, b in enumerate(dict.fromkeys(base.values()))}

@@ -1,25 +1,24 @@
 """The problem that five of the appendix's experiments share: which images, which model, which constants.
 
-In full it is the paper's network where torch finds a GPU, and a convex model of the same images elsewhere.
+In full it is the paper's network where torch finds a GPU, and a convex model of the same images elsewhere, with what a
+GPU gave for the network beside it. On a GPU torch and numpy are enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from ownstep import partition as partitions
 from ownstep.data import load
 from ownstep.engines import describe
+from ownstep.paper import neural
 from ownstep.partition import Partition
 from ownstep.plan import Plan
-from ownstep.problems import MultinomialLogistic, optimum
-from ownstep.smoothness import exact
 
 PER_CLASS = 500
 MU = 1e-3
@@ -51,11 +50,54 @@ class Setting:
     model: str = NETWORK
 
 
+def with_network(name: str, result: dict[str, Any], quick: bool) -> dict[str, Any]:
+    """The convex model's result, with what a GPU gave for the paper's network beside it, where that is recorded."""
+    if quick or on_gpu(quick):
+        return result
+    found = neural.committed(name, optional=(f"gpu-{name}.json",))
+    return result | {"network": found[name]["result"], "recorded": neural.recorded(found)} if found else result
+
+
+def parts(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of every model in it, by the model's name; the paper's network first."""
+    network = result.get("network")
+    return ({} if network is None else {NETWORK: network}) | {_model(result): result}
+
+
+def judged(result: Mapping[str, Any], judge: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """The verdict on the paper's network where there is one, with what the convex model says beside it."""
+    found = {model: judge(part) for model, part in parts(result).items()}
+    first = next(iter(found))
+    if len(found) == 1:
+        return found[first]
+    others = ((model, one) for model, one in found.items() if model != first)
+    return {
+        "verdict": found[first]["verdict"],
+        "rule": f"{first}: {found[first]['rule']}"
+        + "".join(f". Beside it, {model}: {one['verdict']}, {one['rule']}" for model, one in others),
+        "findings": [f"{model}: {text}" for model, one in found.items() for text in one["findings"]],
+        "numbers": [
+            number | {"group": f"{model}: {number['group']}"}
+            for model, one in found.items()
+            for number in one.get("numbers", [])
+        ],
+    }
+
+
+def _model(result: Mapping[str, Any]) -> str:
+    arms = result["arms"]
+    first: Mapping[str, Any] = next(iter(arms if isinstance(arms, list) else arms.values()), {})
+    return str(result.get("model") or first.get("model") or NETWORK)
+
+
 def notice(result: Any) -> str:
     """What a reader must know first: whether the paper's network was trained, or its place was taken."""
-    first = result.get("arms") if isinstance(result.get("arms"), list) else list(result["arms"].values())
-    model = result.get("model") or first[0].get("model")
-    if model is None or model == NETWORK:
+    if "network" in result:
+        return (
+            "There are two models: the paper's network, trained on a GPU, by which the claim is judged; and beside it "
+            "logistic regression of the same images, whose optimum and constants are known exactly."
+        )
+    if _model(result) == NETWORK:
         return ""
     return (
         "The model is not the paper's. Where there is no GPU, logistic regression takes the place of the "
@@ -86,6 +128,10 @@ def problem(quick: bool, seed: int, split: Splitter) -> Setting:
 
 def logistic(quick: bool, seed: int, split: Splitter) -> Setting:
     """Multinomial logistic regression, to its optimum."""
+    from scipy.sparse import csr_matrix
+
+    from ownstep.problems import MultinomialLogistic, optimum
+
     rows, labels, test_rows, test_labels = _images(quick, seed)
     table = rows if quick else csr_matrix(rows)  # four pixels in five are black
     model = MultinomialLogistic(table, labels, split(rows, labels), mu=MU)
@@ -156,7 +202,15 @@ def two_classes(devices: int, seed: int) -> Splitter:
         classes = np.unique(labels)
         if 2 * devices != len(classes):
             return partitions.shards(labels, devices, 2, seed)
-        alone = MultinomialLogistic(rows, labels, partitions.by_label(labels), mu=MU)
-        return partitions.by_label(labels, devices, classes[np.argsort(exact(alone).values)].tolist())
+        return partitions.by_label(labels, devices, classes[np.argsort(_class_constants(rows, labels))].tolist())
 
     return split
+
+
+def _class_constants(rows: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.float64]:
+    """The exact smoothness of every class's logistic loss: half the largest eigenvalue of its second moments.
+
+    One device a class: the softmax's Hessian is at most 1/2, so that L_c = lambda_max(A_c^T A_c) / (2 n_c) + mu.
+    """
+    found = [rows[labels == c] for c in np.unique(labels)]
+    return np.array([np.linalg.eigvalsh(part.T @ part / (2 * len(part)))[-1] for part in found])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from ownstep import plots
 from ownstep.engines import run as run_method
 from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper import _mnist
@@ -17,6 +15,9 @@ from ownstep.paper._contest import OURS, POOLED
 from ownstep.paper.bootstrap import number
 from ownstep.paper.conducting import Pieces
 from ownstep.paper.levels import to_common_level
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MATCHED = "GD matched step"
 METHODS: dict[str, Method] = {OURS: OwnStep(), POOLED: GD("mean"), MATCHED: GD("matched")}
@@ -74,7 +75,7 @@ def speed_ups(arm: dict[str, Any], stride: int, against: str = POOLED) -> list[f
     return out
 
 
-def verdict(result: dict[str, Any], more: str, rising: bool) -> dict[str, Any]:
+def judge(result: Mapping[str, Any], more: str, rising: bool) -> dict[str, Any]:
     """Computed: the mean speed-up must move the claimed way at every step, and differ between the ends."""
     arms = result["arms"] if rising else result["arms"][::-1]
     stride = max(1, result["rounds"] // 100)
@@ -107,31 +108,42 @@ def verdict(result: dict[str, Any], more: str, rising: bool) -> dict[str, Any]:
     }
 
 
+def verdict(result: dict[str, Any], more: str, rising: bool) -> dict[str, Any]:
+    """See :func:`judge`; of the paper's network, where it was trained."""
+    return _mnist.judged(result, lambda part: judge(part, more, rising))
+
+
 def why(result: dict[str, Any]) -> str:
     """For the report: how much there is to gain by the devices' constants, which is what a split can change."""
-    gains = [run["gain"] for arm in result["arms"] for run in arm["runs"]]
-    least, most = min(gains), max(gains)
-    size = "next to nothing" if most < WORTHWHILE else "something"
-    return (
-        "A split changes who holds which images; what it has to change is how differently the devices' losses curve. "
-        f"The gain predicted from their constants lies between {least:.3f} and {most:.3f} over all splits here: there "
-        f"is {size} for own steps to gain."
-    )
+    text = "A split changes who holds which images; what it has to change is how differently the devices' losses curve."
+    for model, part in _mnist.parts(result).items():
+        gains = [run["gain"] for arm in part["arms"] for run in arm["runs"]]
+        size = "next to nothing" if max(gains) < WORTHWHILE else "something"
+        text += (
+            f" For {model} the gain predicted from their constants lies between {min(gains):.3f} and {max(gains):.3f} "
+            f"over all splits: there is {size} for own steps to gain."
+        )
+    return text
 
 
 def figure(result: dict[str, Any], symbol: str) -> Figure:
-    """One panel a value, as in the paper."""
-    drawn, axes = plots.new_figure(len(result["arms"]), width=3.4)
-    step = max(1, result["rounds"] // 100)
-    for i, (ax, arm) in enumerate(zip(axes[0], result["arms"], strict=True)):
-        for name in METHODS:
-            for j, one in enumerate(arm["runs"]):
-                gap = one["series"][name]
-                ax.plot(
-                    step * np.arange(len(gap)), gap, color=plots.colour(name), lw=2.2 if name == OURS else 1.3,
-                    ls="--" if name == OURS else "-", label=None if j else name,
-                )  # fmt: skip
-        ax.set_yscale("log")
-        last = i == len(result["arms"]) - 1
-        plots.finish(ax, f"{symbol} = {arm['value']:g}", "round", "gap" if not i else "", "outside" if last else None)
+    """One panel a value, as in the paper, and one row a model."""
+    from ownstep import plots
+
+    parts = _mnist.parts(result)
+    drawn, axes = plots.new_figure(len(result["arms"]), len(parts), width=3.4)
+    for row, (model, part) in zip(axes, parts.items(), strict=True):
+        step = max(1, part["rounds"] // 100)
+        for i, (ax, arm) in enumerate(zip(row, part["arms"], strict=True)):
+            for name in METHODS:
+                for j, one in enumerate(arm["runs"]):
+                    gap = one["series"][name]
+                    ax.plot(
+                        step * np.arange(len(gap)), gap, color=plots.colour(name), lw=2.2 if name == OURS else 1.3,
+                        ls="--" if name == OURS else "-", label=None if j else name,
+                    )  # fmt: skip
+            ax.set_yscale("log")
+            last = i == len(part["arms"]) - 1
+            title = f"{symbol} = {arm['value']:g}" + (f", {model}" if len(parts) > 1 and not i else "")
+            plots.finish(ax, title, "round", "gap" if not i else "", "outside" if last else None)
     return drawn

@@ -26,6 +26,7 @@ from ownstep.engines import run as run_method
 from ownstep.errors import OwnstepError
 from ownstep.history import finite
 from ownstep.methods import GD, At, Method, Never, OwnStep
+from ownstep.paper import _mnist
 from ownstep.paper.bootstrap import interval, number
 from ownstep.paper.levels import to_common_level
 from ownstep.paper.neural import MATCHED, OURS, POOLED, STRATIFIED_MATCHED
@@ -98,10 +99,11 @@ def _recorded(name: str, folder: Path) -> Iterator[tuple[str, list[dict[str, Any
                 series = {m: (s["round"], s["gap"]) for m, s in arm["series"].items()}
                 yield f"w8a {rows}, {split}", [{"seed": 0, "gain": arm["plan"]["gain"], "series": series}]
     elif name in ("dirichlet", "devices"):
-        for arm in result["arms"]:
-            stride = max(1, result["rounds"] // 100)
+        parts = _mnist.parts(result)
+        for (model, part), arm in ((item, arm) for item in parts.items() for arm in item[1]["arms"]):
+            stride = max(1, part["rounds"] // 100)
             yield (
-                f"{name}, {result['axis']} {arm['value']:g}",
+                f"{name}, {part['axis']} {arm['value']:g}" + (f", {model}" if len(parts) > 1 else ""),
                 [
                     {
                         "seed": one["seed"],

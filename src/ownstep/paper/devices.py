@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from ownstep.paper import _mnist, _trend
 from ownstep.paper.conducting import Pieces
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CLAIM = "More devices strengthen the advantage of Algorithm 1 over pooled GD (MNIST, Dirichlet 0.1)."
 
@@ -32,9 +33,10 @@ def run(
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """One arm for each number of devices."""
-    return _trend.run(
+    found = _trend.run(
         COUNTS, lambda count, s: _mnist.dirichlet(count, 0.1, s), quick, seed, progress, seeds, pieces, "N"
     )  # fmt: skip
+    return _mnist.with_network("devices", found, quick)
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from ownstep.paper import _mnist, _trend
 from ownstep.paper.conducting import Pieces
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CLAIM = "A smaller Dirichlet parameter, so more heterogeneous devices, gives more acceleration (MNIST, five devices)."
 
@@ -32,9 +33,10 @@ def run(
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """One arm for each parameter."""
-    return _trend.run(
+    found = _trend.run(
         ALPHAS, lambda alpha, s: _mnist.dirichlet(5, alpha, s), quick, seed, progress, seeds, pieces, "alpha"
     )  # fmt: skip
+    return _mnist.with_network("dirichlet", found, quick)
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

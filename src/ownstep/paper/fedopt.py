@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
-
-from ownstep import plots
 from ownstep.methods import FedAdagrad, FedAdam, FedAvgM, FedYogi, Method
 from ownstep.paper import _contest, _mnist
 from ownstep.paper.conducting import Pieces
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CLAIM = "Algorithm 1 converges faster than FedAdam, FedYogi, FedAdagrad and FedAvgM (MNIST, two classes a device)."
 
@@ -58,17 +58,22 @@ def run(
         setting = _mnist.problem(quick, s, _mnist.two_classes(5, s))
         return _contest.contest(setting, RIVALS, RIVALS, rounds, levels, s, budget, progress=progress)
 
-    return {"arms": _contest.repeated(("two classes a device",), one, seed, seeds or 1, pieces)}
+    arms = _contest.repeated(("two classes a device",), one, seed, seeds or 1, pieces)
+    return _mnist.with_network("fedopt", {"arms": arms}, quick)
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:
     """Counted by :func:`ownstep.paper._contest.judge`."""
-    return _contest.judge(result["arms"], tuple(RIVALS))
+    return _mnist.judged(result, lambda part: _contest.judge(part["arms"], tuple(RIVALS)))
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Gap against rounds, first seed."""
-    drawn, axes = plots.new_figure(1, width=8.0, height=4.0)
-    for title, arm in _contest.firsts(result["arms"]).items():
-        _contest.draw(axes[0, 0], arm, title)
+    """Gap against rounds, first seed; one row a model."""
+    from ownstep import plots
+
+    parts = _mnist.parts(result)
+    drawn, axes = plots.new_figure(1, len(parts), width=8.0, height=4.0)
+    for ax, (model, part) in zip(axes[:, 0], parts.items(), strict=True):
+        for title, arm in _contest.firsts(part["arms"]).items():
+            _contest.draw(ax, arm, f"{model}, {title}")
     return drawn

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
-
-from ownstep import plots
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Method, mixing_matrix
 from ownstep.paper import _contest, _mnist
 from ownstep.paper.conducting import Pieces
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CLAIM = "Algorithm 1 converges faster than decentralised GD and gradient tracking (MNIST, five devices, Dirichlet 0.1)."
 
@@ -58,19 +58,24 @@ def run(
         arm = _contest.contest(setting, rivals, searched, rounds, levels, s, progress=progress)
         return arm | {"second_eigenvalue": mixing_matrix(graph, DEVICES).second_eigenvalue}
 
-    return {"arms": _contest.repeated(GRAPHS[:1] if quick else GRAPHS, one, seed, seeds or 1, pieces)}
+    arms = _contest.repeated(GRAPHS[:1] if quick else GRAPHS, one, seed, seeds or 1, pieces)
+    return _mnist.with_network("gossip", {"arms": arms}, quick)
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:
     """Counted by :func:`ownstep.paper._contest.judge`."""
-    return _contest.judge(result["arms"], ("decentralised GD", "gradient tracking"))
+    return _mnist.judged(result, lambda part: _contest.judge(part["arms"], ("decentralised GD", "gradient tracking")))
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """One panel a graph, its first seed."""
-    arms = _contest.firsts(result["arms"])
-    drawn, axes = plots.new_figure(len(arms), width=6.0)
-    for i, (ax, (graph, arm)) in enumerate(zip(axes[0], arms.items(), strict=True)):
-        title = f"{graph}, second eigenvalue {arm['second_eigenvalue']:.2f}"
-        _contest.draw(ax, arm, title, "outside" if i == len(arms) - 1 else None)
+    """One panel a graph, its first seed; one row a model."""
+    from ownstep import plots
+
+    parts = _mnist.parts(result)
+    drawn, axes = plots.new_figure(max(len(_contest.firsts(p["arms"])) for p in parts.values()), len(parts), width=6.0)
+    for row, (model, part) in zip(axes, parts.items(), strict=True):
+        arms = _contest.firsts(part["arms"])
+        for i, (ax, (graph, arm)) in enumerate(zip(row, arms.items(), strict=True)):
+            title = f"{model}, {graph}, second eigenvalue {arm['second_eigenvalue']:.2f}"
+            _contest.draw(ax, arm, title, "outside" if i == len(arms) - 1 else None)
     return drawn
