@@ -104,7 +104,8 @@ def cifar10(asked: argparse.Namespace) -> None:
     also = {kind: 1 for kind in (asked.constants or "").split(",") if kind}
     result = cifar_experiment.experiment(
         d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked), also=also, layout=asked.layout,
-        fused=asked.fused, device=asked.device, clock=neural.Clock(asked.seconds), say=say, **options,
+        fused=asked.fused, device=asked.device, clock=neural.Clock(asked.seconds), say=say,
+        checkpoint=(asked.parts or asked.out) / "cifar10.npz", **options,
     )  # fmt: skip
     write(asked, "gpu-cifar10.json", result)
 
@@ -209,7 +210,7 @@ def main() -> None:
     )
     parser.add_argument("--methods", type=lambda text: text.split(","), help="of the full batch, comma-separated")
     parser.add_argument("--names", default="dirichlet,devices,participation,gossip,fedopt", help="of the appendix")
-    parser.add_argument("--parts", type=Path, help="where the appendix's parts are kept; below --out by default")
+    parser.add_argument("--parts", type=Path, help="where unfinished work is kept; below --out by default")
     parser.add_argument("--begun", type=Path, help="an earlier gpu-estimates.json, whose rows are kept")
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")

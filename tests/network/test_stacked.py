@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ownstep import GD, At, Devices, InvalidInput, OwnStep, Plateau, partition, run  # noqa: E402
+from ownstep import GD, At, Devices, InvalidInput, OwnStep, OwnstepError, Plateau, partition, run  # noqa: E402
 from ownstep.engines.stacked import Job, run_stacked  # noqa: E402
 from ownstep.problems import Network, PerDevice, Pooled, Stratified, TensorNorms  # noqa: E402
 from ownstep.problems.graphs import Replay  # noqa: E402
@@ -70,6 +70,34 @@ def test_looking_on_and_running_out_of_time():
     short = run_stacked(made, 50, every=2, seconds=0.0)
     assert short[0].rounds == 1
     assert "out of time" in short[0].stopped
+
+
+def test_an_interrupted_stack_goes_on_where_it_was(tmp_path):
+    made, file = jobs(augment=CropFlip(1)), tmp_path / "stack.npz"
+    unbroken = run_stacked(made, 9, every=2)
+    notes = {"looks": []}
+    first = run_stacked(
+        made, 9, every=2, seconds=0.0, checkpoint=file, notes=notes, observe=lambda k, _: notes["looks"].append(k)
+    )
+    assert {h.rounds for h in first} == {1}
+    again = {"looks": []}
+    second = run_stacked(
+        jobs(augment=CropFlip(1)), 9, every=2, checkpoint=file, notes=again,
+        observe=lambda k, _: again["looks"].append(k),
+    )  # fmt: skip
+    assert again["looks"] == [2, 4, 6, 8, 9]
+    for a, b in zip(unbroken, second, strict=True):
+        assert a.stopped == b.stopped
+        assert a.switched_at == b.switched_at
+        for name in ("value", "phase", "step"):
+            np.testing.assert_array_equal(a.columns[name], b.columns[name])
+        np.testing.assert_array_equal(a.x, b.x)
+    before = file.read_bytes()
+    with pytest.raises(OwnstepError, match="of other runs"):
+        run_stacked(jobs([(GD(0.01), Pooled(6))]), 9, checkpoint=file)
+    with pytest.raises(OwnstepError, match="more rounds than 1"):
+        run_stacked(made, 1, checkpoint=file)
+    assert file.read_bytes() == before
 
 
 def test_a_diverging_run_does_not_spoil_the_others():

@@ -6,10 +6,12 @@ mini-batches is one pass. Losses stay on the device and are fetched every ``ever
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ownstep.checks import whole_number
-from ownstep.engines.local import DIVERGED
-from ownstep.errors import InvalidInput
+from ownstep.engines import checkpoint as ckpt
+from ownstep.engines.local import DIVERGED, digest
+from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.history import History
 from ownstep.methods import Answer, At, Method, Never, Watch
 from ownstep.plan import Devices
@@ -27,6 +30,8 @@ from ownstep.problems.graphs import Replay
 from ownstep.problems.network import Network
 from ownstep.problems.stack import layouts, stacked_forward
 from ownstep.vectors import to_numpy
+
+CHECKPOINT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +159,8 @@ def run_stacked(
     fused: bool = False,
     seconds: float | None = None,
     observe: Callable[[int, Stack], None] | None = None,
+    checkpoint: str | Path | None = None,
+    notes: dict[str, Any] | None = None,
 ) -> list[History]:
     """Run all jobs together; each history is the one :func:`ownstep.engines.run` would give, to rounding.
 
@@ -165,15 +172,19 @@ def run_stacked(
     graph : on a GPU, record a round once and replay it.
     fused : let ``torch.compile`` fuse a round's small operations: half a minute once, then faster on a GPU.
     seconds : stop at the first fetch after this long, keeping what is there.
+    checkpoint : a file written at a fetch, every half minute at most and at the end of the time. If it exists, the
+        runs go on from it.
+    notes : plain data of the caller's that a checkpoint carries along, filled in when the runs go on.
     """
     whole_number("rounds", rounds, 0)
     stack = Stack(jobs, layout, graph, fused)
-    return _Run(stack, jobs).go(rounds, every, seconds, observe)
+    going = _Run(stack, jobs, None if checkpoint is None else Path(checkpoint), {} if notes is None else notes)
+    return going.go(rounds, every, seconds, observe)
 
 
 class _Run:
-    def __init__(self, stack: Stack, jobs: Sequence[Job]) -> None:
-        self.stack, self.jobs = stack, jobs
+    def __init__(self, stack: Stack, jobs: Sequence[Job], checkpoint: Path | None, notes: dict[str, Any]) -> None:
+        self.stack, self.jobs, self.checkpoint, self.notes = stack, jobs, checkpoint, notes
         self.states = [job.method.start(job.x0.to(stack.x), job.devices) for job in jobs]
         # A switch that looks at f or at a norm needs the numbers every round; the others never wait for them.
         blind = (At, Never, type(None))
@@ -185,9 +196,10 @@ class _Run:
     def go(
         self, rounds: int, every: int, seconds: float | None, observe: Callable[[int, Stack], None] | None
     ) -> list[History]:
-        began, k, out_of_time = time.monotonic(), 0, False
+        began, first, out_of_time = time.monotonic(), self._resume(rounds), False
+        k, saved = first, began
         with ThreadPoolExecutor(1) as helper:  # deals the next batches while the device works
-            coming = helper.submit(self.stack.table, 0, min(every, rounds + 1))
+            coming = helper.submit(self.stack.table, k, min(k + every, rounds + 1))
             while k <= rounds and not out_of_time:
                 table = coming.result().to(self.stack.x.device)
                 stop = k + len(table)
@@ -202,8 +214,53 @@ class _Run:
                     self._place()
                     observe(min(k, rounds), self.stack)
                 out_of_time = seconds is not None and time.monotonic() - began > seconds
+                if k <= rounds and (out_of_time or time.monotonic() - saved > CHECKPOINT_SECONDS):
+                    self._save(k)
+                    saved = time.monotonic()
         done = f"all {rounds} rounds done" if k > rounds else f"out of time after {k - 1} rounds"
-        return self._histories(done, (time.monotonic() - began) / max(1, k))
+        return self._histories(done, (time.monotonic() - began) / max(1, k - first))
+
+    def _together(self) -> Any:
+        """All states as one, for a checkpoint."""
+        fields = {f"job{m}": state for m, state in enumerate(self.states)}
+        return make_dataclass("States", fields, frozen=True)(**fields)
+
+    def _fingerprint(self) -> list[Any]:
+        return [
+            [job.name, repr(job.method), job.problem.settings, digest(job.devices.weights, job.devices.L, job.x0)]
+            for job in self.jobs
+        ]
+
+    def _save(self, k: int) -> None:
+        if self.checkpoint is None:
+            return
+        names, codes = np.unique(np.array(self.phases), return_inverse=True)
+        arrays: dict[str, NDArray[Any]] = {
+            "values": np.concatenate(self.values),
+            "phases": codes.reshape(len(self.jobs), -1).astype(np.uint8),
+            "steps": np.array(self.steps),
+        }
+        about = {"k": k, "fingerprint": self._fingerprint(), "phases": names.tolist(), "notes": self.notes}
+        ckpt.save(self.checkpoint, self._together(), about, arrays)
+
+    def _resume(self, rounds: int) -> int:
+        """The round to go on with."""
+        path = self.checkpoint
+        if path is None or not path.exists():
+            return 0
+        told = ckpt.about(path)
+        if told.get("fingerprint") != json.loads(json.dumps(self._fingerprint())) or told["k"] > rounds:
+            raise OwnstepError(
+                f"the checkpoint {str(path)!r} is of other runs, or of more rounds than {rounds}; it was left alone: "
+                "name another file or remove it"
+            )
+        states, about, arrays = ckpt.load(path, self._together())
+        self.states = [getattr(states, f"job{m}") for m in range(len(self.jobs))]
+        self.values = [arrays["values"]]
+        self.phases = np.array(about["phases"])[arrays["phases"]].tolist()
+        self.steps = arrays["steps"].tolist()
+        self.notes.update(about["notes"])
+        return int(about["k"])
 
     def _place(self) -> None:
         points = [job.method.point(s) for job, s in zip(self.jobs, self.states, strict=True)]

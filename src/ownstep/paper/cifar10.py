@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ownstep import partition as partitions
 from ownstep.history import finite
 from ownstep.methods import GD, At, OwnStep
 from ownstep.paper import neural
+from ownstep.paper.conducting import Pieces
 from ownstep.paper.mnist import choose
 from ownstep.plan import Devices
 
@@ -65,6 +67,7 @@ def run(
     progress: bool | None = None,
     seeds: int | None = None,
     device: str | None = None,
+    pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """Quick: 4 images a class, two runs of 8 iterations. Full: on a GPU or the device named, or what a GPU gave."""
     import torch
@@ -77,9 +80,10 @@ def run(
     data: Any = load("cifar10")
     at = choose(data.labels, 4 if quick else 500, seed)
     small: dict[str, Any] = {"epochs": 2, "draws": 1, "samples": 1, "evaluations": 1, "test": 40}
+    folder = None if pieces is None else pieces.folder
     return experiment(
         data.rows[at], data.labels[at], data.test_rows, data.test_labels,
-        range(seed, seed + (seeds or (2 if quick else 8))),
+        range(seed, seed + (seeds or (2 if quick else 8))), checkpoint=folder and folder / "stack.npz",
         **(small | {"device": device or "cpu"} if quick else {"device": device or "cuda"}),
     )  # fmt: skip
 
@@ -100,13 +104,15 @@ def experiment(
     layout: str | None = None,
     fused: bool = False,
     test: int | None = None,
+    checkpoint: Path | None = None,
     clock: neural.Clock | None = None,
     say: neural.Say = lambda text: None,
 ) -> dict[str, Any]:
     """Every seed and method in one stack; ``evaluations`` is how many epochs lie between two looks at all data.
 
     All runs take the constants the paper prints. ``also`` adds arms with measured ones, for so many of the seeds:
-    ``"differences"`` in float64, in ``"float32"``, or exact Hessian ``"products"``.
+    ``"differences"`` in float64, in ``"float32"``, or exact Hessian ``"products"``. With a ``checkpoint`` an
+    interrupted stack goes on where it was.
     """
     import torch
 
@@ -163,20 +169,23 @@ def experiment(
                 jobs.append(Job(label, method, made, devices, made.x0()))
                 places.append(arm["runs"][-1]["methods"])
     say(f"{len(jobs)} runs of {rounds} iterations; constants took {clock.spent:.0f} s")
-    looks: list[tuple[int, Any, Any, Any]] = []
+    notes: dict[str, Any] = {"looks": []}
 
     def observe(k: int, stack: Any) -> None:
-        epoch = k // per_epoch
+        epoch, looks = k // per_epoch, notes["looks"]
         if (epoch % evaluations == 0 or k >= rounds) and (not looks or looks[-1][0] != k):
             losses, right = stack.losses_and_accuracy(x, y)
-            looks.append((k, losses, right, stack.losses_and_accuracy(test_x, test_y)[1]))
+            test_right = stack.losses_and_accuracy(test_x, test_y)[1]
+            looks.append([k, losses.tolist(), right.tolist(), test_right.tolist()])
             say(
                 f"epoch {epoch} at {clock.spent:.0f} s: loss {losses.mean():.4f} (first four {np.round(losses[:4], 4)})"
             )
 
     histories = run_stacked(
-        jobs, rounds, every=per_epoch, layout=layout, fused=fused, seconds=clock.left, observe=observe
-    )
+        jobs, rounds, every=per_epoch, layout=layout, fused=fused, seconds=clock.left, observe=observe,
+        checkpoint=checkpoint, notes=notes,
+    )  # fmt: skip
+    looks = notes["looks"]
     for m, (history, place) in enumerate(zip(histories, places, strict=True)):
         kept = {"rounds": [k for k, *_ in looks], "values": [float(right[m]) for *_, right in looks]}
         place[history.name] = _record(history, m, looks, per_epoch) | {"test_accuracy": kept}
