@@ -23,7 +23,19 @@ def drawn(result, module=NOTHING):
     return charts(module, result)[0]
 
 
-def test_runs_become_a_mean_with_their_range():
+def test_a_run_that_diverges_does_not_set_the_scale():
+    result = neural(runs=3)
+    for one, end in zip(result["arms"]["one arm"]["runs"], (0.5, 1e6, 1e7), strict=True):
+        one["methods"]["Algorithm 1"]["loss"] = [2.0, 1.0, end]
+    chart = drawn(result)[0]
+    first = chart.views[0].lines[0]
+    assert first.y == [2.0, 1.0, None]
+    assert first.high == [2.0, 1.0, 5.2]  # 1.3 times the highest start, which is another method's
+    assert "losses above 5.2, as of runs that diverge, are not drawn" in chart.note
+    assert "not drawn" not in drawn(neural(runs=3))[0].note
+
+
+def test_runs_become_their_median_with_their_range():
     loss, constants = drawn(neural(runs=3))
     assert [v.label for v in loss.views] == ["training loss", "test accuracy"]
     first = loss.views[0].lines[0]

@@ -31,7 +31,9 @@ def why(result: dict[str, Any]) -> str:
         "network, penalty and example constants; its initialisation and image scaling are not said. The constants "
         "come from gradient-difference ratios that measure jumps of the max-pooling's gradient rather than "
         "curvature, so that every step is far shorter than the loss allows, and GD with the same mean step shows "
-        "what a longer one alone gives." + neural.beside(result["arms"], neural.MATCHED)
+        "what a longer one alone gives."
+        + neural.beside(result["arms"], neural.MATCHED)
+        + neural.beside(result["arms"], neural.NESTEROV)
     )
 
 

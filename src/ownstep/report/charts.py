@@ -176,7 +176,7 @@ def _name(node: Any, index: int, context: Mapping[str, Any]) -> str:
 
 
 def _runs(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, Any]) -> Iterator[Chart]:
-    """Runs of several methods: the mean of every measure, its range, and the constants of the first run."""
+    """Runs of several methods: the median of every measure, its range, and the constants of the first run."""
     runs = [r for r in node["runs"] if isinstance(r, Mapping)] if isinstance(node["runs"], list) else []
     if not runs:
         return
@@ -190,13 +190,16 @@ def _runs(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, 
             curve = _curve(record, context.get("rounds"))
             if curve is not None:
                 collected.setdefault("gap", {}).setdefault(method, []).append(curve)
+    tops = {m: _top(by) if m == "loss" else np.inf for m, by in collected.items()}
     views = [
-        View(LABELS.get(m, _words(m)), [_mean(name, pairs) for name, pairs in by.items()], m == "gap")
+        View(LABELS.get(m, _words(m)), [_middle(name, pairs, tops[m]) for name, pairs in by.items()], m == "gap")
         for m, by in _ordered(collected).items()
     ]
     if views:
         count = len(runs)
-        note = "one run" if count == 1 else f"lines: the mean of {count} runs; shaded: their range"
+        note = "one run" if count == 1 else f"lines: the median of {count} runs; shaded: their range"
+        if any(v is not None and v > tops["loss"] for p in collected.get("loss", {}).values() for _, y in p for v in y):
+            note += f"; losses above {tops['loss']:.3g}, as of runs that diverge, are not drawn"
         yield Chart(title, pointer, "round", views, note=note)
     first = _mapping(runs[0].get("devices"))
     if isinstance(first.get("L"), list) and isinstance(first.get("names"), list):
@@ -237,14 +240,21 @@ def _curve(record: Any, rounds: Any) -> tuple[list[Any], list[Any]] | None:
     return None
 
 
-def _mean(name: str, pairs: Sequence[tuple[list[Any], list[Any]]]) -> Line:
-    """The mean over runs where all of them have a value, and their range."""
+def _top(curves: Mapping[str, Sequence[tuple[list[Any], list[Any]]]]) -> float:
+    """A little above where the highest curve starts."""
+    starts = [y[0] for pairs in curves.values() for _, y in pairs if y and is_number(y[0])]
+    return 1.3 * max(starts, default=np.inf)
+
+
+def _middle(name: str, pairs: Sequence[tuple[list[Any], list[Any]]], top: float) -> Line:
+    """The median over runs where all of them have a value, and their range; nothing above ``top``."""
     n = min(min(len(x), len(y)) for x, y in pairs)
     table = np.array([[np.nan if v is None else v for v in _floats(y[:n])] for _, y in pairs], float)
-    x = pairs[0][0][:n]
+    x, middle = pairs[0][0][:n], np.median(table, axis=0)
+    shown = np.where(middle > top, np.nan, middle).tolist()
     if len(pairs) == 1:
-        return _line(name, x, table[0].tolist())
-    return _line(name, x, table.mean(0).tolist(), table.min(0).tolist(), table.max(0).tolist())
+        return _line(name, x, shown)
+    return _line(name, x, shown, np.minimum(table.min(0), top).tolist(), np.minimum(table.max(0), top).tolist())
 
 
 def _series(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, Any]) -> Iterator[Chart]:
