@@ -13,12 +13,13 @@ from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper._mnist import Setting
 from ownstep.paper.bootstrap import interval, number
 from ownstep.paper.conducting import Pieces
+from ownstep.paper.neural import OURS, POOLED, WORTHWHILE
 from ownstep.plan import Devices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OURS, OURS_TUNED, POOLED = "Algorithm 1", "Algorithm 1, steps tuned", "GD 1/L-bar"
+OURS_TUNED = "Algorithm 1, steps tuned"
 NETWORK_COMPUTE = 0.01
 NETWORK = TimeModel(latency=0.05, up=1e6, down=1e7, compute=NETWORK_COMPUTE)
 """A home connection, and 10 ms for a gradient; one machine with all the data takes N times as long for one of f."""
@@ -146,7 +147,7 @@ def rounds_of(arm: Mapping[str, Any], method: str) -> list[int | None]:
     return list(_row_of(arm, method)["rounds"].values())
 
 
-def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: float = 1.05) -> dict[str, Any]:
+def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: float = WORTHWHILE) -> dict[str, Any]:
     """Computed: in how many (arm, rival, level) cells does Algorithm 1 need fewer rounds, as set and as tuned?
 
     Only the rivals that the claim names are counted; what else was run is a finding. Arms of one ``group`` are the same

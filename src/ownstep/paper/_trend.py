@@ -11,17 +11,15 @@ import numpy as np
 from ownstep.engines import run as run_method
 from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper import _mnist
-from ownstep.paper._contest import OURS, POOLED
 from ownstep.paper.bootstrap import number
 from ownstep.paper.conducting import Pieces
 from ownstep.paper.levels import to_common_level
+from ownstep.paper.neural import MATCHED, OURS, POOLED, WORTHWHILE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MATCHED = "GD matched step"
 METHODS: dict[str, Method] = {OURS: OwnStep(), POOLED: GD("mean"), MATCHED: GD("matched")}
-WORTHWHILE = 1.05
 
 
 def run(

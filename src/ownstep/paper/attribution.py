@@ -29,7 +29,7 @@ from ownstep.methods import GD, At, Method, Never, OwnStep
 from ownstep.paper import _mnist
 from ownstep.paper.bootstrap import interval, number
 from ownstep.paper.levels import to_common_level
-from ownstep.paper.neural import MATCHED, OURS, POOLED, STRATIFIED_MATCHED
+from ownstep.paper.neural import MATCHED, OURS, POOLED, STRATIFIED_MATCHED, WORTHWHILE
 from ownstep.plan import plan
 from ownstep.problems import logistic_regression, optimum
 from ownstep.smoothness import exact
@@ -60,7 +60,6 @@ FACTORS = {MATCHED: "longer step", STRATIFIED_MATCHED: "sampling", OURS: "geomet
 BEST = "GD at its best fixed step"
 SCALES = (1.5, 1.6, 1.7, 1.75, 1.8, 1.85, 1.9)
 """Fixed steps of GD looked at, in units of 1/L-bar."""
-WORTHWHILE = 1.05
 REPOSITORY = Path(__file__).resolve().parents[3] / "results"
 RECORDED = ("w8a", "cifar10", "sst2", "mnist", "dirichlet", "devices")
 

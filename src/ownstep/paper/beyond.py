@@ -19,6 +19,7 @@ from ownstep.data import load
 from ownstep.engines import Bernoulli, baselines, beyond, compare, describe, run_lbfgs
 from ownstep.engines import run as run_method
 from ownstep.methods import GD, ITEM, AdGD, At, BarzilaiBorwein, Method, Nesterov, OwnStep
+from ownstep.paper.neural import WORTHWHILE
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, LinearModel, logistic_regression, optimum
 from ownstep.progress import Bar
@@ -38,8 +39,6 @@ SETTINGS = (
 
 LEVELS = (1e-2, 1e-4, 1e-6)
 ABSENT_LEVELS = (1e-1, 1e-2)
-WORTHWHILE = 1.05
-"""A speed-up below this counts as none."""
 SHOWN = (
     "Algorithm 1", "adaptive own steps", "own steps, ITEM", "Barzilai-Borwein", "ITEM 1/L-bar", "Nesterov, restart",
     "L-BFGS (scipy)",

@@ -12,9 +12,9 @@ from ownstep.engines import run as run_method
 from ownstep.history import finite
 from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper import _mnist
-from ownstep.paper._contest import OURS, POOLED
 from ownstep.paper.bootstrap import number
 from ownstep.paper.conducting import Pieces
+from ownstep.paper.neural import OURS, POOLED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,6 +20,7 @@ from ownstep.engines import Comparison, baselines, compare
 from ownstep.methods import At, Method, OwnStep, Plateau, Switch
 from ownstep.paper.bootstrap import number
 from ownstep.paper.conducting import Pieces
+from ownstep.paper.neural import WORTHWHILE
 from ownstep.partition import squared_norms
 from ownstep.problems import BinaryLogistic, optimum
 from ownstep.smoothness import Smoothness, exact, trace
@@ -54,8 +55,6 @@ SETTINGS = (
 RULES = ("by_label", "by_norm", "by_eigenvalue")
 LEVELS = (1e-1, 1e-2, 1e-4)
 UNIFORM = "Algorithm 1, uniform weights"
-WORTHWHILE = 1.05
-"""A speed-up below this counts as none."""
 
 
 def run(
