@@ -29,6 +29,6 @@ class write_atomically:
             self.part.unlink(missing_ok=True)
 
 
-def why_unreadable(error: Exception) -> str:
+def what_ails(error: Exception) -> str:
     """NumPy takes whatever it does not know for a pickle and advises to load it unsafely; we do not."""
     return "it is no npz file" if "pickle" in str(error) else str(error)

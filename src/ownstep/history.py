@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.errors import InvalidInput, OwnstepError, require_extra
-from ownstep.files import why_unreadable, write_atomically
+from ownstep.files import what_ails, write_atomically
 
 COLUMNS = {
     "value": "f(x^k)",
@@ -178,9 +178,7 @@ class History:
                 about["settings"],
             )
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise OwnstepError(
-                f"no readable history at {str(base)!r} (.npz and .json): {why_unreadable(error)}"
-            ) from error
+            raise OwnstepError(f"no readable history at {str(base)!r} (.npz and .json): {what_ails(error)}") from error
 
 
 def finite(value: Any) -> Any:

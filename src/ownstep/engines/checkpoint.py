@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.errors import OwnstepError
-from ownstep.files import why_unreadable, write_atomically
+from ownstep.files import what_ails, write_atomically
 from ownstep.plan import Devices
 from ownstep.vectors import is_vector, like, to_numpy
 
@@ -52,9 +52,7 @@ def load(path: Path, template: Any, shown: Path | None = None) -> tuple[Any, dic
             columns = {k[7:]: file[k] for k in file.files if k.startswith("column/")}
         return restore(template, arrays, header["state"]), header["about"], columns
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise OwnstepError(
-            f"{str(shown)!r} is not a readable checkpoint of this method: {why_unreadable(error)}"
-        ) from error
+        raise OwnstepError(f"{str(shown)!r} is not a readable checkpoint of this method: {what_ails(error)}") from error
 
 
 def about(path: Path, shown: Path | None = None) -> dict[str, Any]:
@@ -74,7 +72,7 @@ def about(path: Path, shown: Path | None = None) -> dict[str, Any]:
         told: dict[str, Any] = header["about"]
         return told
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise OwnstepError(f"{str(shown or path)!r} is not a readable checkpoint: {why_unreadable(error)}") from error
+        raise OwnstepError(f"{str(shown or path)!r} is not a readable checkpoint: {what_ails(error)}") from error
 
 
 def _save_tensors(
@@ -108,9 +106,7 @@ def _load_tensors(path: Path, template: Any, shown: Path) -> tuple[Any, dict[str
         arrays = {k[6:]: v for k, v in tensors.items() if k.startswith("state/")}
         return restore(template, arrays, header["state"]), header["about"], columns
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise OwnstepError(
-            f"{str(shown)!r} is not a readable checkpoint of this method: {why_unreadable(error)}"
-        ) from error
+        raise OwnstepError(f"{str(shown)!r} is not a readable checkpoint of this method: {what_ails(error)}") from error
 
 
 def flatten(state: Any, prefix: str = "") -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
