@@ -72,11 +72,34 @@ def test_a_miscompiled_model_is_run_unfused_and_says_so(graphs, monkeypatch, sca
     x, y = data()
     model, split = Miscompiled(scale or 1.0), partition.iid(len(y), 2)
     plain, fused = Network(model, x, y, split), Network(model, x, y, split, fused=True)
+    assert fused.value(plain.x0()) == plain.value(plain.x0())  # says nothing of gradients, so it settles nothing
     for _ in range(2):
         torch.testing.assert_close(
             fused.mix(plain.x0(), plain.weights)[1], plain.mix(plain.x0(), plain.weights)[1], rtol=0, atol=0
         )
     assert re.search(f"not fused: .*{said}", fused.replay_note)
+    torch.testing.assert_close(fused.gradients(plain.x0()), plain.gradients(plain.x0()), rtol=0, atol=0)
+
+
+class OneTensor(nn.Module):
+    """Compiled, one small tensor has a gradient a third too long."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.gain = nn.Linear(4, 3, dtype=torch.float64), nn.Parameter(torch.ones(1, dtype=torch.float64))
+
+    def forward(self, x):
+        gain = self.gain
+        if torch.compiler.is_compiling():
+            gain = gain.detach() + 4 / 3 * (gain - gain.detach())
+        return gain * self.first(x)
+
+
+def test_every_tensor_is_compared(graphs):
+    x, y = data()
+    fused = Network(OneTensor(), x, y, fused=True)
+    fused.mix(fused.x0(), fused.weights)
+    assert "differ by" in fused.replay_note
 
 
 def test_fused_differences_are_the_plain_ones(graphs):

@@ -97,6 +97,10 @@ def test_an_interrupted_stack_goes_on_where_it_was(tmp_path):
         run_stacked(jobs([(GD(0.01), Pooled(6))]), 9, checkpoint=file)
     with pytest.raises(OwnstepError, match="more rounds than 1"):
         run_stacked(made, 1, checkpoint=file)
+    other = jobs(augment=CropFlip(1))
+    other[0].problem.targets[0] = (other[0].problem.targets[0] + 1) % 3
+    with pytest.raises(OwnstepError, match="of other runs"):
+        run_stacked(other, 9, checkpoint=file)
     assert file.read_bytes() == before
 
 

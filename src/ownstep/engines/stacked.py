@@ -190,7 +190,8 @@ class _Run:
         blind = (At, Never, type(None))
         self.watched = any(not isinstance(getattr(job.method, "switch", None), blind) for job in jobs)
         self.values: list[NDArray[np.float64]] = []
-        self.phases: list[list[str]] = [[] for _ in jobs]
+        self.phases: list[list[int]] = [[] for _ in jobs]
+        self.names: list[str] = []  # of the phases, by their numbers
         self.steps: list[list[float]] = [[] for _ in jobs]
 
     def go(
@@ -225,22 +226,32 @@ class _Run:
         fields = {f"job{m}": state for m, state in enumerate(self.states)}
         return make_dataclass("States", fields, frozen=True)(**fields)
 
+    def _number(self, phase: str) -> int:
+        if phase not in self.names:
+            self.names.append(phase)
+        return self.names.index(phase)
+
     def _fingerprint(self) -> list[Any]:
-        return [
-            [job.name, repr(job.method), job.problem.settings, digest(job.devices.weights, job.devices.L, job.x0)]
+        """What a checkpoint must agree with; constants to five digits, as a GPU may measure them anew with others."""
+        first = self.jobs[0].problem
+        data = digest(first.targets, first.parts[0][0][:1], self.stack.owners_of)
+        return [data] + [
+            [
+                job.name, repr(job.method), job.problem.settings, digest(job.devices.weights, job.x0),
+                [f"{L:.5g}" for L in job.devices.L],
+            ]
             for job in self.jobs
-        ]
+        ]  # fmt: skip
 
     def _save(self, k: int) -> None:
         if self.checkpoint is None:
             return
-        names, codes = np.unique(np.array(self.phases), return_inverse=True)
         arrays: dict[str, NDArray[Any]] = {
             "values": np.concatenate(self.values),
-            "phases": codes.reshape(len(self.jobs), -1).astype(np.uint8),
+            "phases": np.array(self.phases, np.uint8),
             "steps": np.array(self.steps),
         }
-        about = {"k": k, "fingerprint": self._fingerprint(), "phases": names.tolist(), "notes": self.notes}
+        about = {"k": k, "fingerprint": self._fingerprint(), "phases": self.names, "notes": self.notes}
         ckpt.save(self.checkpoint, self._together(), about, arrays)
 
     def _resume(self, rounds: int) -> int:
@@ -257,7 +268,7 @@ class _Run:
         states, about, arrays = ckpt.load(path, self._together())
         self.states = [getattr(states, f"job{m}") for m in range(len(self.jobs))]
         self.values = [arrays["values"]]
-        self.phases = np.array(about["phases"])[arrays["phases"]].tolist()
+        self.phases, self.names = arrays["phases"].tolist(), about["phases"]
         self.steps = arrays["steps"].tolist()
         self.notes.update(about["notes"])
         return int(about["k"])
@@ -277,7 +288,7 @@ class _Run:
         block.append(values.clone())
         for m, (job, state) in enumerate(zip(self.jobs, self.states, strict=True)):
             progress = job.method.progress(state)
-            self.phases[m].append("end" if last else progress.phase)
+            self.phases[m].append(self._number("end" if last else progress.phase))
             self.steps[m].append(np.nan if last else progress.step)
         if last:
             return
@@ -305,7 +316,7 @@ class _Run:
             columns = {
                 "value": value,
                 "gradient_norm": np.full(n, np.nan),
-                "phase": np.array([*self.phases[m][: n - 1], "end"], dtype="U6"),
+                "phase": np.array([*(self.names[i] for i in self.phases[m][: n - 1]), "end"], dtype="U6"),
                 "step": np.array([*self.steps[m][: n - 1], np.nan]),
                 "participants": np.array([len(job.devices)] * (n - 1) + [0]),
                 "bytes_up": np.array([traffic] * (n - 1) + [0]),

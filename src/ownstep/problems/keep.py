@@ -43,5 +43,5 @@ def keep(problem: Network, devices: Sequence[int]) -> Network:
     some.dealer = None if problem.dealer is None else problem.dealer.keep(chosen, held)
     some._drawn, some._last_mix = None, None
     once = some._whole if problem.batch is None else some._weighted
-    some._pass = Replay(once, problem._pass.enabled, problem.fused)
+    some._pass = Replay(once, problem._pass.enabled, problem.fused, some._tensor_by_tensor)
     return some

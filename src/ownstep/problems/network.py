@@ -26,6 +26,7 @@ from ownstep.problems.graphs import Replay
 from ownstep.problems.penalties import Penalty
 from ownstep.problems.samples import LOSSES, Augment, Blocks, Loss, cut
 
+Call = Callable[[dict[str, Tensor], tuple[Tensor, ...]], Tensor]
 CPU_CHUNK = 256
 PROBE = 3
 """Samples looked at when a problem is made, to see whether the loss is per sample."""
@@ -121,7 +122,8 @@ class Network:
         self._drawn: int | None = None
         self._last_mix: tuple[NDArray[np.float64], float, Tensor, Tensor] | None = None
         self.fused = fused
-        self._pass = Replay(self._whole if batch is None else self._weighted, graph and self.chunk is None, fused)
+        once = self._whole if batch is None else self._weighted
+        self._pass = Replay(once, graph and self.chunk is None, fused, self._tensor_by_tensor)
         self._apply = torch.compile(self._call) if fused else self._call
         self._probe()
 
@@ -214,7 +216,7 @@ class Network:
         total = torch.zeros_like(penalty)
         for inputs, targets in self.rows(device):
             owners = torch.full((len(targets),), device, device=self.device)
-            losses, gradient = self._weigh(x, coefficients, owners, targets, inputs)
+            losses, gradient = self._weigh(x, coefficients, owners, targets, inputs, self._call)
             total, row = total + losses.sum(), row + gradient
         return float(total / self.divisor[device] + penalty), row
 
@@ -289,7 +291,9 @@ class Network:
         for whole in self.parts:
             for part in cut(whole, self.chunk or len(whole[0])):
                 rows = slice(start, start + len(part[0]))
-                found, gradient = self._weigh(x, coefficients, self.device_of[rows], self.targets[rows], part)
+                found, gradient = self._weigh(
+                    x, coefficients, self.device_of[rows], self.targets[rows], part, self._apply
+                )
                 total = total + gradient
                 losses.append(found)
                 start = rows.stop
@@ -302,7 +306,7 @@ class Network:
     ) -> tuple[Tensor, ...]:
         """The pass over one batch."""
         penalty, total = self._penalised(x, share)
-        losses, gradient = self._weigh(x, coefficients, owners, targets, inputs)
+        losses, gradient = self._weigh(x, coefficients, owners, targets, inputs, self._apply)
         sums = torch.zeros(len(self.weights), dtype=torch.float64, device=self.device)
         return sums.index_add(0, owners, losses), penalty, total + gradient
 
@@ -316,12 +320,12 @@ class Network:
         return penalty.detach().double(), share * gradient
 
     def _weigh(
-        self, x: Tensor, coefficients: Tensor, owners: Tensor, targets: Tensor, inputs: tuple[Tensor, ...]
+        self, x: Tensor, coefficients: Tensor, owners: Tensor, targets: Tensor, inputs: tuple[Tensor, ...], call: Call
     ) -> tuple[Tensor, Tensor]:
         """The samples' losses, and the gradient of their weighted sum."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
-            losses = self.loss(self._forward(self._tensors(x), inputs, self._apply), targets)
+            losses = self.loss(self._forward(self._tensors(x), inputs, call), targets)
             (gradient,) = torch.autograd.grad((coefficients[owners] * losses).sum(), x)
         return losses.detach().double(), gradient
 
@@ -329,9 +333,10 @@ class Network:
         out: Tensor = torch.func.functional_call(self.model, tensors, inputs)
         return out
 
-    def _forward(
-        self, tensors: dict[str, Tensor], inputs: tuple[Tensor, ...], call: Callable[..., Tensor] | None = None
-    ) -> Tensor:
+    def _tensor_by_tensor(self, results: tuple[Tensor, ...]) -> list[Tensor]:
+        return [results[0], *self.layout.split(results[-1]).values()]
+
+    def _forward(self, tensors: dict[str, Tensor], inputs: tuple[Tensor, ...], call: Call | None = None) -> Tensor:
         with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
             out = (self._call if call is None else call)(tensors, inputs)
         return out.to(tensors[self.layout.names[0]].dtype)

@@ -155,7 +155,7 @@ def differences(
 
     measure = _tensor_norms(problem) if norm == "tensors" else (lambda v: v.norm(dim=-1))
     generator = torch.Generator(device=problem.device)
-    ratios = np.empty((draws, len(weights) + 1))
+    ratios, trouble = np.empty((draws, len(weights) + 1)), None
     began = time.perf_counter()
     with Bar("gradient differences", draws, progress) as bar:
         for start in range(0, draws, size):
@@ -163,8 +163,9 @@ def differences(
             stop = start + size if fused else min(start + size, draws)
             xs, vs = _draw(generator, seed, range(start, stop), problem.dim, dtype)
             xs = centre + region.scale * xs
-            if start == 0 and forward is not stacked_forward and fault(lambda xs: (all_gradients(xs),), xs):
-                forward = stacked_forward
+            if start == 0 and forward is not stacked_forward:
+                trouble = fault(lambda xs: (all_gradients(xs),), xs)
+                forward = stacked_forward if trouble else forward
             changes = change(xs, vs)
             pooled = torch.einsum("i,kid->kd", weights, changes)
             found = torch.cat([measure(changes), measure(pooled)[:, None]], dim=1) / measure(vs)[:, None]
@@ -178,6 +179,7 @@ def differences(
     how = (
         f"largest of {draws} {'Hessian-vector' if products else 'gradient-difference'} ratios, {norm} norm, "
         f"{'' if products else f'eps {epsilon:g}, '}scale {region.scale:g}, {str(dtype).removeprefix('torch.')}"
+        f"{f'; not fused: {trouble}' if trouble else ''}"
     )
     return Sampled(
         maxima[-1, :-1], "estimate", how, float(maxima[-1, -1]), maxima[:, :-1], maxima[:, -1],
