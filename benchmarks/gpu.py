@@ -149,15 +149,19 @@ def estimates(asked: argparse.Namespace) -> None:
 
 
 def appendix(asked: argparse.Namespace) -> None:
-    """The appendix's experiments on the paper's network; what is done is kept, and found again below ``--parts``."""
+    """The appendix's experiments on the paper's network; the clock does not apply to them.
+
+    What is done is kept, and found again below ``--parts`` by the same commit with the same settings.
+    """
+    settings = f"{asked.commit}-{asked.device}-{asked.precision}{'-tiny' if asked.tiny else ''}"
     if asked.tiny:  # the network in the place of the quick runs' model, on a few images
         few = {"per_class": 4, "draws": 2, "test": 50, "device": asked.device}
         _mnist.problem = lambda quick, seed, split: _mnist.network(seed, split, **few)
         _mnist.on_gpu = lambda quick: True
     for name in asked.names.split(","):
-        parts = (asked.parts or asked.out / "parts") / name
+        parts = (asked.parts or asked.out / "parts") / settings / name
         say(f"{name}: {len(list(parts.glob('*.json')))} parts are there")
-        options: dict[str, Any] = {"seeds": asked.seeds, "pieces": Told(parts)}
+        options: dict[str, Any] = {"seed": asked.first_seed, "seeds": asked.seeds, "pieces": Told(parts)}
         result = importlib.import_module(f"ownstep.paper.{name}").run(quick=asked.tiny, progress=False, **options)
         write(asked, f"gpu-{name}.json", {"result": result})
 

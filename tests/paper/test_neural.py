@@ -8,6 +8,7 @@ import pytest
 
 from ownstep import InvalidInput
 from ownstep.paper import neural
+from ownstep.paper.levels import on_one_grid
 from ownstep.paper.neural import MATCHED, NESTEROV, OURS, POOLED, TUNED
 
 ROUNDS = list(range(0, 101, 10))
@@ -53,8 +54,31 @@ def test_a_tuned_step_is_compared_at_the_loss_it_was_tuned_for():
     assert tuned["value"] == pytest.approx(np.mean([16 / 80, 20 / 80]))  # to 1.2, in the two runs that get there
     assert tuned["what"] == "to a loss of 1.2"
     assert "at 15 to 25 times Algorithm 1's mean step" in found["findings"][0]
-    assert "in 1 of 3 runs it diverged before" in found["findings"][0]
+    assert "reaches a loss of 1.2 in 2 of 3 runs, in 0.23 [0.20, 0.25] times" in found["findings"][0]
     assert TUNED not in found["findings"][0].split("Final training loss: ")[1].split(". ")[0]
+
+
+def test_who_never_arrives_is_named():
+    runs = [one(s, ours=line(0.001), pooled=line(0.0005), tuned=line(0.01, step=2.0)) for s in (0, 1)]
+    (said,) = neural.judge({"a": {"runs": runs}}, (1.2,))["findings"]
+    assert "reaches a loss of 1.2 in 2 of 2 runs; Algorithm 1 in none" in said
+
+
+def test_a_first_look_after_the_start_is_no_start():
+    late = {**line(0.01), "rounds": [k + 10 for k in ROUNDS], "loss": [1e15] * 10 + [1e14]}
+    assert (
+        neural.speed_up(
+            one(ours=late | {"stopped": "f(x) is 1e+05 at round 7: the step is too long"}, pooled=line(0.01))
+        )
+        == 0
+    )
+    assert neural.speed_up(one(ours=line(0.01), pooled={**late, "loss": [1.0] * 10 + [1.1]})) > 0
+
+
+def test_runs_of_other_lengths_are_laid_on_one_grid():
+    rounds, rows = on_one_grid([([0, 2, 4, 6], [3, 2, 1, 0]), ([0, 3], [6, 3]), ([0, 1, 2], [1, 5, None])], after=99)
+    np.testing.assert_array_equal(rounds, [0, 2, 4, 6])
+    np.testing.assert_array_equal(rows, [[3, 2, 1, 0], [6, 4, np.nan, np.nan], [1, 99, 99, 99]])
 
 
 def test_the_verdict_needs_the_whole_interval_at_every_loss():

@@ -159,6 +159,23 @@ def test_a_trend_has_to_rise_at_every_step(ratios, word):
     assert _trend.judge({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
 
 
+@pytest.mark.parametrize("wild", [[1.0, 0.1, 6e4], [1.0, 0.1, None]])
+def test_algorithm_1_wins_no_trend_by_diverging(wild):
+    def arm(value, ours, pooled):
+        series = {_contest.OURS: ours, _contest.POOLED: pooled, _trend.MATCHED: [1.0, 0.9, 0.8]}
+        return {"value": value, "runs": [{"gain": 1.0, "series": series}]}
+
+    calm = [1.0, 0.9, 0.8]
+    assert _trend.speed_ups(arm(2.0, wild, calm), 1) == [0.0]
+    assert _trend.speed_ups(arm(2.0, calm, wild), 1) == []
+    found = _trend.judge({"rounds": 2, "arms": [arm(1.0, calm, calm), arm(2.0, wild, calm)]}, "N", rising=True)
+    assert found["verdict"] == "does not hold here"
+    assert "(0 in 1 in which Algorithm 1 diverged)" in found["findings"][1]
+    cut = arm(2.0, calm, calm)
+    cut["runs"][0]["final_gap"] = {_contest.OURS: wild[-1]}  # after the last point that was kept
+    assert _trend.speed_ups(cut, 1) == [0.0]
+
+
 @pytest.mark.parametrize(
     ("rounds", "word"), [((15, 30), "holds"), ((15, 40), "holds partly"), ((16, None), "does not hold here")]
 )

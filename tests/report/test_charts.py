@@ -9,9 +9,10 @@ import pytest
 
 from ownstep.paper import load_experiment
 from ownstep.report import numbers
-from ownstep.report.charts import charts, given, tables
+from ownstep.report.charts import charts, given
 from ownstep.report.page import plain
 from ownstep.report.palette import METHODS, Palette
+from ownstep.report.tables import tables
 
 from .conftest import neural
 

@@ -10,6 +10,7 @@ import numpy as np
 from ownstep.engines import Participation, TimeModel, price, run, tune
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method, OwnStep
+from ownstep.paper import _mnist
 from ownstep.paper._mnist import Setting
 from ownstep.paper.bootstrap import interval, number
 from ownstep.paper.conducting import Pieces
@@ -249,7 +250,19 @@ def _priced(priced: Mapping[str, Any]) -> str:
     return f"estimated to a gap of {priced['level']:g} over a home connection: " + "; ".join(costs)
 
 
-def draw(ax: Axes, arm: Mapping[str, Any], title: str, legend: Any = "outside") -> None:
+def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """For the report: the first seed of every contest, of every model."""
+    out = []
+    for model, part in _mnist.parts(result).items():
+        where = "result.arms" if part is result else "result.network.arms"
+        for title, arm in firsts(part["arms"]).items():
+            lines = [{"name": name, "x": s["round"], "y": s["gap"]} for name, s in arm["series"].items()]
+            shown = {"title": f"{model}, {title}", "pointer": where, "y": _mnist.gap_label(model), "log": True}
+            out.append(shown | {"lines": lines, "note": "first seed"})
+    return out
+
+
+def draw(ax: Axes, arm: Mapping[str, Any], model: str, title: str, legend: Any = "outside") -> None:
     """Gap against rounds of every method; tuned ones dashed in the colour of their untuned form."""
     from ownstep import plots
 
@@ -267,4 +280,4 @@ def draw(ax: Axes, arm: Mapping[str, Any], title: str, legend: Any = "outside") 
     ax.set_xscale("symlog", linthresh=1)
     ax.set_ylim(1e-4, 3)
     ax.set_xlim(0, None)
-    plots.finish(ax, title, "round", "(f − f*) / (f(x⁰) − f*)", legend)
+    plots.finish(ax, f"{model}, {title}", "round", _mnist.gap_label(model), legend)

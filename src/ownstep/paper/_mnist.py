@@ -90,6 +90,11 @@ def _model(result: Mapping[str, Any]) -> str:
     return str(result.get("model") or first.get("model") or NETWORK)
 
 
+def gap_label(model: str) -> str:
+    """What a gap is: nobody knows the least loss of a network, so that zero is taken for it."""
+    return "f / f(x⁰)" if model == NETWORK else "(f − f*) / (f(x⁰) − f*)"
+
+
 def notice(result: Any) -> str:
     """What a reader must know first: whether the paper's network was trained, or its place was taken."""
     if "network" in result:

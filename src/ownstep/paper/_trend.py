@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ownstep.engines import run as run_method
+from ownstep.history import finite
 from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper import _mnist
 from ownstep.paper.bootstrap import number
 from ownstep.paper.conducting import Pieces
-from ownstep.paper.levels import to_common_level
+from ownstep.paper.levels import diverged, on_one_grid, spread, to_common_level
 from ownstep.paper.neural import MATCHED, OURS, POOLED, WORTHWHILE
 
 if TYPE_CHECKING:
@@ -51,25 +52,32 @@ def _one(quick: bool, seed: int, split: _mnist.Splitter, rounds: int, progress: 
         name: run_method(method, setting.problem, rounds, devices=devices, progress=progress, name=name)
         for name, method in METHODS.items()
     }
-    series = {n: h.gap(setting.optimum)[:: max(1, rounds // 100)].tolist() for n, h in histories.items()}
+    gaps = {name: [finite(float(g)) for g in h.gap(setting.optimum)] for name, h in histories.items()}
     return {
         "seed": seed,
         "model": setting.model,
         "gain": devices.gain,
         "gain_over_true_L": setting.plan.gain_over_true,
-        "final_gap": {name: float(h.gap(setting.optimum)[-1]) for name, h in histories.items()},
+        "final_gap": {name: gap[-1] for name, gap in gaps.items()},
         "accuracy": {name: setting.accuracy(h.best_x) for name, h in histories.items()},
-        "series": series,
+        "series": {name: gap[:: max(1, rounds // 100)] for name, gap in gaps.items()},
     }
 
 
 def speed_ups(arm: dict[str, Any], stride: int, against: str = POOLED) -> list[float]:
-    """Rounds of a baseline over rounds of Algorithm 1, to the worse of the gaps they end at."""
+    """Rounds of a baseline over rounds of Algorithm 1, to the worse of the gaps they end at.
+
+    Zero where Algorithm 1 alone diverged; a run in which the baseline did says nothing.
+    """
     out = []
     for one in arm["runs"]:
+        ends = one.get("final_gap", {})
+        gaps = {name: [*gap, ends[name]] if name in ends else gap for name, gap in one["series"].items()}
+        if diverged(gaps[against]):
+            continue
         curves = {name: ([stride * k for k in range(len(gap))], gap) for name, gap in one["series"].items()}
-        rounds = to_common_level(curves, [against, OURS])
-        out += [] if rounds is None else [rounds[against] / rounds[OURS]]
+        rounds = None if diverged(gaps[OURS]) else to_common_level(curves, [against, OURS])
+        out.append(0.0 if rounds is None else rounds[against] / rounds[OURS])
     return out
 
 
@@ -83,12 +91,12 @@ def judge(result: Mapping[str, Any], more: str, rising: bool) -> dict[str, Any]:
     word = "holds" if ordered and apart else "holds partly" if apart else "does not hold here"
     findings = []
     for arm, mean in zip(arms, means, strict=True):
-        matched = speed_ups(arm, stride, MATCHED)
+        found, matched = speed_ups(arm, stride), speed_ups(arm, stride, MATCHED)
         gains = [r["gain"] for r in arm["runs"]]
         findings.append(
             f"{more} = {arm['value']:g}: speed-up {mean:.3f} over {POOLED} and "
             f"{np.mean(matched) if matched else float('nan'):.3f} over GD at the matched mean step, mean of "
-            f"{len(speed_ups(arm, stride))} splits; predicted gain {np.mean(gains):.3f}"
+            f"{len(found)} splits{lost(found)}; predicted gain {np.mean(gains):.3f}"
         )
     numbers = [
         number(f"{more} = {arm['value']:g}", found, f"rounds of {against} over those of {OURS}")
@@ -104,6 +112,11 @@ def judge(result: Mapping[str, Any], more: str, rising: bool) -> dict[str, Any]:
         "findings": findings,
         "numbers": numbers,
     }
+
+
+def lost(found: Sequence[float]) -> str:
+    """How often Algorithm 1 diverged, if it did."""
+    return f" (0 in {found.count(0.0)} in which Algorithm 1 diverged)" if 0.0 in found else ""
 
 
 def verdict(result: dict[str, Any], more: str, rising: bool) -> dict[str, Any]:
@@ -122,6 +135,24 @@ def why(result: dict[str, Any]) -> str:
             f"over all splits: there is {size} for own steps to gain."
         )
     return text
+
+
+def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """For the report: one chart a value and model, the median of the splits and their range."""
+    out = []
+    for model, part in _mnist.parts(result).items():
+        where, step = "result.arms" if part is result else "result.network.arms", max(1, part["rounds"] // 100)
+        for arm in part["arms"]:
+            lines = []
+            for name in METHODS:
+                gaps = [one["series"][name] for one in arm["runs"]]
+                at, rows = on_one_grid([([step * k for k in range(len(gap))], gap) for gap in gaps], after=np.inf)
+                middle, low, high = (part.tolist() for part in spread(rows))
+                lines.append({"name": name, "x": at.tolist(), "y": middle, "low": low, "high": high})
+            shown = {"title": f"{model}, {part['axis']} = {arm['value']:g}", "pointer": where, "log": True}
+            note = f"lines: the median of {len(arm['runs'])} splits; shaded: their range"
+            out.append(shown | {"y": _mnist.gap_label(model), "lines": lines, "note": note})
+    return out
 
 
 def figure(result: dict[str, Any], symbol: str) -> Figure:

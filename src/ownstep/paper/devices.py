@@ -44,6 +44,9 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     return _trend.verdict(result, "N", rising=True)
 
 
+charts = _trend.charts
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """One panel for each number."""
     return _trend.figure(result, "N")

@@ -44,6 +44,9 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     return _trend.verdict(result, "alpha", rising=False)
 
 
+charts = _trend.charts
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """One panel for each parameter."""
     return _trend.figure(result, "α")

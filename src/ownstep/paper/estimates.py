@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep import partition as partitions
+from ownstep.errors import InvalidInput
 from ownstep.paper import cifar10, mnist, neural, sst2
 from ownstep.paper.mnist import choose
 
@@ -93,6 +94,8 @@ def measure(
 
     clock = neural.Clock() if clock is None else clock
     out: dict[str, Any] = {"networks": {}, "seed": seed}
+    if begun is not None and begun["seed"] != seed:
+        raise InvalidInput(f"the rows that are there are of seed {begun['seed']}, not {seed}")
     for name, (images, labels) in data.items():
         known = NETWORKS[name]
         count = known["samples"] if samples is None else samples
@@ -102,17 +105,18 @@ def measure(
             model, pixels(images[at]), labels[at].astype(np.int64), partitions.by_label(labels[at]),
             penalty=TensorNorms(weight), device=device,
         )  # fmt: skip
-        rows: list[dict[str, Any]] = [] if begun is None else list(begun["networks"].get(name, {}).get("rows", []))
-        done = {(r["scale"], r["epsilon"], r["precision"]) for r in rows}
+        before: Mapping[str, Any] = {} if begun is None else begun["networks"].get(name, {})
+        rows: list[dict[str, Any]] = list(before["rows"]) if before.get("samples") == count else []
+        done = {(r["scale"], r["epsilon"], r["precision"], r["draws"]) for r in rows}
         out["networks"][name] = {"rows": rows, "samples": count} | {k: known[k] for k in ("scale", "epsilon")}
         for scale, epsilon, precision, products in _grid(known):
-            if (scale, None if products else epsilon, precision) in done:
-                continue
             if not clock.allows(0):
                 say(f"out of time before {name} {scale:g} {epsilon:g} {precision}")
                 break
             own = scale == known["scale"] and epsilon == known["epsilon"] and not products
             times = (known["long"] if long is None else long) if own else max(1, draws // (4 if products else 1))
+            if (scale, None if products else epsilon, precision, times) in done:
+                continue
             found = differences(
                 problem, Region(scale), times, epsilon, count, products=products, dtype=getattr(torch, precision),
                 fused=device == "cuda" and not products, seed=seed, progress=False,

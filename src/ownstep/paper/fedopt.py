@@ -32,7 +32,7 @@ SETTINGS = (
      "Reddi et al. tune both on a grid; their method untuned is another method"),
     ("rivals' constants", "not said", "beta_1 0.9 (FedAdagrad 0), beta_2 0.99, tau 0.001, momentum 0.9",
      "their papers'"),
-    ("runs", "not said", "5 draws of the images", "one draw proves little"),
+    ("runs", "not said", "5 draws of the images unless asked otherwise", "one draw proves little"),
     ("local steps", "full batch", "E = 1, full batch", "the paper's case"),
 )  # fmt: skip
 
@@ -69,6 +69,9 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     return _mnist.judged(result, lambda part: _contest.judge(part["arms"], tuple(RIVALS)))
 
 
+charts = _contest.charts
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """Gap against rounds, first seed; one row a model."""
     from ownstep import plots
@@ -77,5 +80,5 @@ def figure(result: dict[str, Any]) -> Figure:
     drawn, axes = plots.new_figure(1, len(parts), width=8.0, height=4.0)
     for ax, (model, part) in zip(axes[:, 0], parts.items(), strict=True):
         for title, arm in _contest.firsts(part["arms"]).items():
-            _contest.draw(ax, arm, f"{model}, {title}")
+            _contest.draw(ax, arm, model, title)
     return drawn

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ownstep.errors import OwnstepError, unknown_name
 from ownstep.history import History, finite
 from ownstep.methods import GD, At, Method, Nesterov, OwnStep
 from ownstep.paper.bootstrap import interval, number
+from ownstep.paper.levels import on_one_grid, spread
 from ownstep.plan import Devices
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ TUNED, NESTEROV = "GD tuned", "Nesterov 1/L-bar"
 UNNAMED = (MATCHED, STRATIFIED, STRATIFIED_MATCHED, NESTEROV)
 """Baselines that the paper's claims do not name; shown beside them, not judged. Tuned GD, which is tuned for one loss,
 is shown at that loss alone."""
+AWAY = 1e9
+"""Where a run that has diverged is drawn, which is nowhere to be seen."""
 WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
 
@@ -164,8 +166,11 @@ def speed_up(run: Mapping[str, Any], method: str = OURS, against: str = POOLED) 
 
 
 def _end(series: Mapping[str, Any]) -> float | None:
+    """The last loss; None of a run that diverged: that stopped for it, or ends above its start, if that was seen."""
     first, last = series["loss"][0], series["loss"][-1]
-    return None if last is None or last > first else float(last)
+    stopped = any(words in str(series.get("stopped", "")) for words in ("diverged", "too long", "f(x) is"))
+    risen = series["rounds"][0] == 0 and last is not None and last > first
+    return None if last is None or stopped or risen else float(last)
 
 
 def _first(series: Mapping[str, Any], level: float) -> int:
@@ -267,30 +272,29 @@ def _group(name: str, against: str) -> str:
     return f"{name}: rounds of {against} over those of {OURS}"
 
 
-def _tuned(arm: Mapping[str, Any], losses: Sequence[float]) -> tuple[list[float], int]:
-    """Rounds of tuned GD over those of Algorithm 1 to the loss it was tuned for, where both arrive; and its runs."""
+def _tuned(arm: Mapping[str, Any], losses: Sequence[float]) -> list[float]:
+    """Rounds of tuned GD over those of Algorithm 1 to the loss it was tuned for, in the runs in which both arrive."""
     runs = [run["methods"] for run in arm["runs"] if losses and TUNED in run["methods"]]
     pairs = [(rounds_to(run[TUNED], losses[-1]), rounds_to(run[OURS], losses[-1])) for run in runs]
-    return [theirs / ours for theirs, ours in pairs if theirs is not None and ours], len(runs)
+    return [theirs / ours for theirs, ours in pairs if theirs is not None and ours]
 
 
 def _tuned_text(arm: Mapping[str, Any], losses: Sequence[float]) -> str:
-    ratios, runs = _tuned(arm, losses)
-    if not runs:
+    having = [run for run in arm["runs"] if losses and TUNED in run["methods"]]
+    if not having:
         return ""
-    having = [run for run in arm["runs"] if TUNED in run["methods"]]
     steps = [run["methods"][TUNED]["step"] / run["devices"]["mean_step"] for run in having]
-    text = f". {TUNED}, at {min(steps):.0f} to {max(steps):.0f} times Algorithm 1's mean step, "
-    if not ratios:
-        return text + f"diverged in all {runs} runs"
-    lost = f"; in {runs - len(ratios)} of {runs} runs it diverged before" if runs > len(ratios) else ""
-    return text + f"needs {interval(ratios)} times Algorithm 1's rounds to a loss of {losses[-1]:g}{lost}"
+    text = f". {TUNED}, at {min(steps):.3g} to {max(steps):.3g} times Algorithm 1's mean step, "
+    arrived = sum(rounds_to(run["methods"][TUNED], losses[-1]) is not None for run in having)
+    text += f"reaches a loss of {losses[-1]:g} in {arrived} of {len(having)} runs"
+    ratios = _tuned(arm, losses)
+    return text + (f", in {interval(ratios)} times Algorithm 1's rounds" if ratios else "; Algorithm 1 in none of them")
 
 
 def _others(name: str, arm: Mapping[str, Any], losses: Sequence[float]) -> list[dict[str, Any]]:
     """The baselines the claim does not name, to the worse of the final losses; shown, not judged."""
     out = []
-    ratios, _ = _tuned(arm, losses)
+    ratios = _tuned(arm, losses)
     if ratios:
         out.append(number(f"to a loss of {losses[-1]:g}", ratios, _group(name, TUNED), "not judged"))
     for other in UNNAMED:
@@ -319,9 +323,10 @@ def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: in
             text += f"; {other} diverged"
     finals = {}
     for label in (name for name in labels(arm) if name != TUNED):
-        ends = [run["methods"][label]["loss"][-1] for run in arm["runs"] if label in run["methods"]]
-        if all(e is not None for e in ends):
-            finals[label] = float(np.mean(ends))
+        ends = [_end(run["methods"][label]) for run in arm["runs"] if label in run["methods"]]
+        known = [e for e in ends if e is not None]
+        if known:
+            finals[label] = float(np.mean(known))
     return text + ". Final training loss: " + ", ".join(f"{k} {v:.3f}" for k, v in finals.items())
 
 
@@ -336,13 +341,14 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
             having = [n for n, run in enumerate(runs, 1) if label in run["methods"]]
             found = [runs[n - 1]["methods"][label] for n in having]
             tint = plots.colour(label, i)
-            rounds, loss = _common(found, "rounds", "loss")
-            row[0].plot(rounds, np.median(loss, 0), color=tint, lw=2.2 if label == OURS else 1.4, label=label)
-            row[0].fill_between(rounds, loss.min(0), loss.max(0), color=tint, alpha=0.15, lw=0)
+            rounds, loss = on_one_grid([(f["rounds"], f["loss"]) for f in found], after=AWAY)
+            middle, low, high = spread(loss)
+            row[0].plot(rounds, middle, color=tint, lw=2.2 if label == OURS else 1.4, label=label)
+            row[0].fill_between(rounds, low, high, color=tint, alpha=0.15, lw=0)
             tests = [f["test_accuracy"] for f in found if "test_accuracy" in f]
             if tests:
-                at, right = _common(tests, "rounds", "values")
-                row[1].plot(at, 100 * np.median(right, 0), color=tint, lw=2.2 if label == OURS else 1.4)
+                at, right = on_one_grid([(t["rounds"], t["values"]) for t in tests])
+                row[1].plot(at, 100 * spread(right)[0], color=tint, lw=2.2 if label == OURS else 1.4)
             row[3].plot(
                 having, [np.nan if f["loss"][-1] is None else f["loss"][-1] for f in found], "o", color=tint, ms=5
             )
@@ -364,11 +370,3 @@ def _within(ax: Axes, values: Sequence[float | None], start: float) -> None:
     if shown:
         margin = 0.05 * (max(shown) - min(shown)) or 0.05 * abs(start)
         ax.set_ylim(min(shown) - margin, max(shown) + margin)
-
-
-def _common(series: Sequence[Mapping[str, Any]], x: str, y: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The x values all series share, and their y values, one row each."""
-    shortest = min(series, key=lambda s: len(s[x]))
-    n = len(shortest[x])
-    values = [[np.nan if v is None else v for v in s[y][:n]] for s in series]
-    return np.asarray(shortest[x]), np.asarray(values, float)

@@ -33,7 +33,7 @@ SETTINGS = (
     ("split", "two classes a device, twenty devices", "two shards of sorted labels a device (McMahan et al.)", ""),
     ("p", "0.7, 0.8, 0.9, 1.0", "the same", ""),
     ("missing share", "not said", "rescaled; and dropped, and last known gradients", "the three usual choices"),
-    ("runs", "not said", "5 draws of images and absences", "one draw proves little"),
+    ("runs", "not said", "5 draws of images and absences unless asked otherwise", "one draw proves little"),
     ("other absences", "none", "cohorts, bursts, stragglers, a device that dies, one that returns",
      "independent absences are the kindest"),
     ("robust", "curves close to each other", "at most 1.1/p times the rounds of p = 1 to every level",
@@ -173,7 +173,7 @@ def _finding(result: Mapping[str, Any], name: str) -> str:
         return "/".join(_mean(found) for found in slowdowns(result, name, method).values())
 
     here = [arm["methods"][OURS] for arm in _named(result, name)]
-    levels = "/".join(f"{t:g}" for t in result["levels"])
+    levels = "/".join(slowdowns(result, name)) or "any level"
     gaps = [h["final_gap"] for h in here]
     end = "none" if None in gaps else f"{np.mean(gaps):.3g}"
     return (
@@ -212,7 +212,8 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
         step, pointer = max(1, part["rounds"] // 100), "result.arms" if part is result else "result.network.arms"
         for title, arms in _groups(part).items():
             views = [
-                {"y": f"gap of {method}", "log": True, "lines": lines(arms, method, step)} for method in (OURS, POOLED)
+                {"y": f"{_mnist.gap_label(model)} of {method}", "log": True, "lines": lines(arms, method, step)}
+                for method in (OURS, POOLED)
             ]
             shown = title if len(parts) == 1 else f"{model}: {title}"
             out.append({"title": shown, "pointer": pointer, "views": views})
@@ -233,5 +234,5 @@ def figure(result: dict[str, Any]) -> Figure:
                 ax.plot(step * np.arange(len(gap)), gap, label=arm["name"], color=plots.colour("", i), lw=1.5)
             ax.set_yscale("log")
             shown = title if len(parts) == 1 else f"{model}: {title}"
-            plots.finish(ax, shown, "round", "(f − f*) / (f(x⁰) − f*)", "best")
+            plots.finish(ax, shown, "round", _mnist.gap_label(model), "best")
     return drawn

@@ -1,4 +1,4 @@
-"""Charts and tables out of a result, by the shape of its data: an experiment nobody here knows is drawn all the same.
+"""Charts out of a result, by the shape of its data: an experiment nobody here knows is drawn all the same.
 
 An experiment's module may offer ``charts(result)`` with charts of its own, as plain data (see :func:`given`). Otherwise
 the result is walked, and wherever it holds one of the shapes that experiments write, a chart is made of it.
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ownstep.paper.levels import on_one_grid, spread
 from ownstep.report.numbers import is_number, spell
 
 MOST = 12
@@ -70,16 +71,6 @@ class Chart:
     ticks: list[str] | None = None
     kind: str = "line"
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of a result, as they are."""
-
-    title: str
-    pointer: str
-    columns: list[str]
-    rows: list[list[Any]]
 
 
 def charts(module: Any, result: Any) -> tuple[list[Chart], int]:
@@ -180,7 +171,7 @@ def _runs(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, 
     runs = [r for r in node["runs"] if isinstance(r, Mapping)] if isinstance(node["runs"], list) else []
     if not runs:
         return
-    pointer, title = _pointer((*path, "runs")), _title(path)
+    pointer, title = pointer_to((*path, "runs")), title_of(path)
     collected: dict[str, dict[str, list[tuple[list[Any], list[Any]]]]] = {}
     for one in runs:
         for method, record in _mapping(one.get("methods")).items():
@@ -192,7 +183,7 @@ def _runs(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, 
                 collected.setdefault("gap", {}).setdefault(method, []).append(curve)
     tops = {m: _top(by) if m == "loss" else np.inf for m, by in collected.items()}
     views = [
-        View(LABELS.get(m, _words(m)), [_middle(name, pairs, tops[m]) for name, pairs in by.items()], m == "gap")
+        View(LABELS.get(m, words(m)), [_middle(name, pairs, tops[m]) for name, pairs in by.items()], m == "gap")
         for m, by in _ordered(collected).items()
     ]
     if views:
@@ -247,21 +238,20 @@ def _top(curves: Mapping[str, Sequence[tuple[list[Any], list[Any]]]]) -> float:
 
 
 def _middle(name: str, pairs: Sequence[tuple[list[Any], list[Any]]], top: float) -> Line:
-    """The median over runs where all of them have a value, and their range; nothing above ``top``."""
-    n = min(min(len(x), len(y)) for x, y in pairs)
-    table = np.array([[np.nan if v is None else v for v in _floats(y[:n])] for _, y in pairs], float)
-    x, middle = pairs[0][0][:n], np.median(table, axis=0)
+    """The median over runs where any of them has a value, and their range; nothing above ``top``."""
+    at, table = on_one_grid([(x[: len(y)], _floats(y[: len(x)])) for x, y in pairs], after=np.inf)
+    middle, low, high = spread(table)
     shown = np.where(middle > top, np.nan, middle).tolist()
     if len(pairs) == 1:
-        return _line(name, x, shown)
-    return _line(name, x, shown, np.minimum(table.min(0), top).tolist(), np.minimum(table.max(0), top).tolist())
+        return _line(name, at.tolist(), shown)
+    return _line(name, at.tolist(), shown, np.minimum(low, top).tolist(), np.minimum(high, top).tolist())
 
 
 def _series(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, Any]) -> Iterator[Chart]:
     """One run of several methods: columns of rounds and measures for each."""
     views = _side_by_side(_mapping(node["series"]), log=True)
     if views:
-        yield Chart(_title(path), _pointer((*path, "series")), "round", views, x_log=True)
+        yield Chart(title_of(path), pointer_to((*path, "series")), "round", views, x_log=True)
 
 
 def _family(node: Mapping[str, Any], path: tuple[str, ...]) -> Chart | None:
@@ -270,7 +260,7 @@ def _family(node: Mapping[str, Any], path: tuple[str, ...]) -> Chart | None:
     if len(node) < 2 or x is None:
         return None
     views = _side_by_side(node)
-    return Chart(_title(path), _pointer(path), LABELS.get(x, _words(x)), views) if views else None
+    return Chart(title_of(path), pointer_to(path), LABELS.get(x, words(x)), views) if views else None
 
 
 def _side_by_side(records: Mapping[str, Any], log: bool | None = None) -> list[View]:
@@ -279,7 +269,7 @@ def _side_by_side(records: Mapping[str, Any], log: bool | None = None) -> list[V
     for name, record in records.items():
         for measure, (x, y) in _measures_beside(record).items():
             by.setdefault(measure, []).append(_line(str(name), x, y))
-    return [View(_words(m), lines, _wide(lines) if log is None else log) for m, lines in _ordered(by).items()]
+    return [View(words(m), lines, _wide(lines) if log is None else log) for m, lines in _ordered(by).items()]
 
 
 def _measures_beside(record: Any) -> dict[str, tuple[list[Any], list[Any]]]:
@@ -301,7 +291,7 @@ def _curves(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str
     if lines:
         note = "every point is enclosed between a function that attains it and a proof"
         yield Chart(
-            _title(path) or "Worst case after K rounds", _pointer((*path, "curves")), "rounds K",
+            title_of(path) or "Worst case after K rounds", pointer_to((*path, "curves")), "rounds K",
             [View("worst f(x) − f(x*)", lines, True)], kind="points", note=note,
         )  # fmt: skip
 
@@ -317,8 +307,8 @@ def _columns(node: Mapping[str, Any], path: tuple[str, ...]) -> Chart | None:
     beside = {k: v for k, v in node.items() if k != key and _numeric(v, len(node[key]))}
     if not beside:
         return None
-    lines = [_line(_words(k), node[key], v) for k, v in beside.items()]
-    return Chart(_title(path), _pointer(path), LABELS.get(key, _words(key)), [View("", lines, _wide(lines))])
+    lines = [_line(words(k), node[key], v) for k, v in beside.items()]
+    return Chart(title_of(path), pointer_to(path), LABELS.get(key, words(key)), [View("", lines, _wide(lines))])
 
 
 def _rows(node: list[Any], path: tuple[str, ...]) -> Chart | None:
@@ -331,30 +321,10 @@ def _rows(node: list[Any], path: tuple[str, ...]) -> Chart | None:
     if key is None:
         return None
     x = [row[key] for row in flat]
-    measures = {k: [_line(_words(k), x, [row[k] for row in flat])] for k in shared if k != key}
-    views = [View(_words(k), lines, _wide(lines)) for k, lines in _ordered(measures).items()]
+    measures = {k: [_line(words(k), x, [row[k] for row in flat])] for k in shared if k != key}
+    views = [View(words(k), lines, _wide(lines)) for k, lines in _ordered(measures).items()]
     wide = x[0] > 0 and x[-1] / x[0] > 50
-    return Chart(_title(path), _pointer(path), _words(key), views[:6], wide, kind="points") if views else None
-
-
-def tables(result: Any) -> list[Table]:
-    """Every list called ``rows`` whose rows are records, as a table."""
-    return [t for t in _tables(result, ()) if t.rows]
-
-
-def _tables(node: Any, path: tuple[str, ...]) -> Iterator[Table]:
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            if key == "rows" and isinstance(value, list) and value and all(isinstance(r, Mapping) for r in value):
-                flat = [dict(flatten(row)) for row in value]
-                names = [k for k in dict.fromkeys(k for row in flat for k in row) if k.split(".")[-1] not in HIDDEN]
-                names = [k for k in names if any(row.get(k) is not None for row in flat)][:10]
-                yield Table(
-                    _title(path), _pointer((*path, key)), [_words(k) for k in names],
-                    [[row.get(k) for k in names] for row in flat],
-                )  # fmt: skip
-            else:
-                yield from _tables(value, (*path, str(key)))
+    return Chart(title_of(path), pointer_to(path), words(key), views[:6], wide, kind="points") if views else None
 
 
 def flatten(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -390,14 +360,17 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _words(key: str) -> str:
+def words(key: str) -> str:
+    """A key as people say it."""
     return LABELS.get(key, key.replace("_", " ").replace(".", " ", 1))
 
 
-def _title(path: Sequence[str]) -> str:
+def title_of(path: Sequence[str]) -> str:
+    """What stands at a path, in words."""
     kept = [p for p in path if p not in ("arms", "result", "rows", "runs", "experiments", "first")]
     return ", ".join(p.replace("_", " ") for p in kept)
 
 
-def _pointer(path: Sequence[str]) -> str:
+def pointer_to(path: Sequence[str]) -> str:
+    """Where a path leads in the json."""
     return "result" + "".join(f".{p}" if p.isidentifier() else f"[{p}]" if p.isdigit() else f'["{p}"]' for p in path)

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 import ownstep
 from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.files import write_atomically
-from ownstep.report.charts import Chart, charts, tables
+from ownstep.report.charts import Chart, charts
 from ownstep.report.numbers import fixed, is_number, spell
 from ownstep.report.palette import Palette
 from ownstep.report.reading import (
@@ -33,6 +33,7 @@ from ownstep.report.reading import (
     read,
     shorten,
 )
+from ownstep.report.tables import tables
 
 PARTS = {
     WORST_CASE: (
