@@ -70,6 +70,14 @@ def write(asked: argparse.Namespace, name: str, result: dict[str, Any]) -> None:
     part.replace(path)
 
 
+def unfinished(asked: argparse.Namespace) -> Path:
+    """Where work in progress is kept, apart for every commit and setting that its results depend on."""
+    how = [asked.commit, asked.device, asked.precision, asked.layout, "fused" if asked.fused else None]
+    how += ["tiny" if asked.tiny else None]
+    folder: Path = asked.parts or asked.out / "parts"
+    return folder / "-".join(str(h) for h in how if h)
+
+
 def packed(asked: argparse.Namespace, pattern: str) -> dict[str, Any]:
     files = sorted(asked.data.glob(pattern))
     if not files:
@@ -105,9 +113,11 @@ def cifar10(asked: argparse.Namespace) -> None:
     result = cifar_experiment.experiment(
         d["images"], d["labels"], d["test_images"], d["test_labels"], seeds(asked), also=also, layout=asked.layout,
         fused=asked.fused, device=asked.device, clock=neural.Clock(asked.seconds), say=say,
-        checkpoint=(asked.parts or asked.out) / "cifar10.npz", **options,
+        checkpoint=unfinished(asked) / "cifar10.npz", **options,
     )  # fmt: skip
     write(asked, "gpu-cifar10.json", result)
+    if result["rounds"] == result["planned"]:
+        (unfinished(asked) / "cifar10.npz").unlink(missing_ok=True)
 
 
 def sst2(asked: argparse.Namespace) -> None:
@@ -142,7 +152,8 @@ def estimates(asked: argparse.Namespace) -> None:
     sizes: dict[str, Any] = {"draws": 2, "long": 4, "samples": 2} if asked.tiny else {}
     result = estimates_experiment.measure(
         {"mnist": (m["images"], m["labels"]), "cifar10": (c["images"], c["labels"])}, device=asked.device,
-        begun=json.loads(asked.begun.read_text()) if asked.begun else None, clock=neural.Clock(asked.seconds), say=say,
+        begun=json.loads(asked.begun.read_text()) if asked.begun else None, seed=asked.first_seed,
+        clock=neural.Clock(asked.seconds), say=say,
         keep=lambda r: write(asked, "gpu-estimates.json", r), **sizes,
     )  # fmt: skip
     write(asked, "gpu-estimates.json", result)
@@ -151,15 +162,14 @@ def estimates(asked: argparse.Namespace) -> None:
 def appendix(asked: argparse.Namespace) -> None:
     """The appendix's experiments on the paper's network; the clock does not apply to them.
 
-    What is done is kept, and found again below ``--parts`` by the same commit with the same settings.
+    What is done is kept, and found again below ``--parts`` with the same settings and ``--commit``.
     """
-    settings = f"{asked.commit}-{asked.device}-{asked.precision}{'-tiny' if asked.tiny else ''}"
     if asked.tiny:  # the network in the place of the quick runs' model, on a few images
         few = {"per_class": 4, "draws": 2, "test": 50, "device": asked.device}
         _mnist.problem = lambda quick, seed, split: _mnist.network(seed, split, **few)
         _mnist.on_gpu = lambda quick: True
     for name in asked.names.split(","):
-        parts = (asked.parts or asked.out / "parts") / settings / name
+        parts = unfinished(asked) / name
         say(f"{name}: {len(list(parts.glob('*.json')))} parts are there")
         options: dict[str, Any] = {"seed": asked.first_seed, "seeds": asked.seeds, "pieces": Told(parts)}
         result = importlib.import_module(f"ownstep.paper.{name}").run(quick=asked.tiny, progress=False, **options)

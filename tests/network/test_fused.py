@@ -96,9 +96,11 @@ class OneTensor(nn.Module):
         return gain * self.first(x)
 
 
-def test_every_tensor_is_compared(graphs):
-    x, y = data()
-    fused = Network(OneTensor(), x, y, fused=True)
+@pytest.mark.parametrize("model", [OneTensor, lambda: Miscompiled(0.9), lambda: Miscompiled(-1.0)])
+@pytest.mark.parametrize("samples", [60, 5000])
+def test_every_tensor_is_compared_however_large_the_data(graphs, model, samples):
+    x, y = data(samples)
+    fused = Network(model(), x, y, fused=True)
     fused.mix(fused.x0(), fused.weights)
     assert "differ by" in fused.replay_note
 

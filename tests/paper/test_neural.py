@@ -64,6 +64,12 @@ def test_who_never_arrives_is_named():
     assert "reaches a loss of 1.2 in 2 of 2 runs; Algorithm 1 in none" in said
 
 
+def test_a_tuned_step_that_never_arrives_says_nothing_of_algorithm_1():
+    runs = [one(s, ours=line(0.01), pooled=line(0.005), tuned=line(-1.0, step=None)) for s in (0, 1)]
+    (said,) = neural.judge({"a": {"runs": runs}}, (1.2,))["findings"]
+    assert said.endswith("GD tuned reaches a loss of 1.2 in 0 of 2 runs")
+
+
 def test_a_first_look_after_the_start_is_no_start():
     late = {**line(0.01), "rounds": [k + 10 for k in ROUNDS], "loss": [1e15] * 10 + [1e14]}
     assert (

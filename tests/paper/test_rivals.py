@@ -144,6 +144,13 @@ def test_a_tuned_rival_is_met_by_tuned_steps_and_one_that_never_arrives_has_lost
     assert _contest._cells([made], "FedYogi", "FedYogi") == {"0.1": [], "0.01": []}
 
 
+def test_over_seeds_it_is_said_who_never_arrives():
+    arms = {f"x, seed {s}": arm(FedAdam=(20, None)) | {"group": "x", "seed": s} for s in range(3)}
+    arms["x, seed 0"] = arm(FedAdam=(20, 40)) | {"group": "x", "seed": 0}
+    (said,) = (text for text in fedopt.verdict({"arms": arms})["findings"] if "FedAdam" in text)
+    assert "2.00 [2.00, 2.00] / 3.97 [2.00, 4.95] (they never in 2 of 3)" in said
+
+
 @pytest.mark.parametrize(
     ("ratios", "word"),
     [((1, 1.2, 1.5), "holds"), ((1, 1.6, 1.5), "holds partly"), ((1, 1.0, 1.04), "does not hold here")],
@@ -171,6 +178,8 @@ def test_algorithm_1_wins_no_trend_by_diverging(wild):
     found = _trend.judge({"rounds": 2, "arms": [arm(1.0, calm, calm), arm(2.0, wild, calm)]}, "N", rising=True)
     assert found["verdict"] == "does not hold here"
     assert "(0 in 1 in which Algorithm 1 diverged)" in found["findings"][1]
+    least = _trend.judge({"rounds": 2, "arms": [arm(1.0, wild, calm), arm(2.0, calm, calm)]}, "N", rising=True)
+    assert least["verdict"] == "does not hold here"
     cut = arm(2.0, calm, calm)
     cut["runs"][0]["final_gap"] = {_contest.OURS: wild[-1]}  # after the last point that was kept
     assert _trend.speed_ups(cut, 1) == [0.0]

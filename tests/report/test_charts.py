@@ -36,6 +36,14 @@ def test_a_run_that_diverges_does_not_set_the_scale():
     assert "not drawn" not in drawn(neural(runs=3))[0].note
 
 
+def test_a_shorter_run_has_no_accuracy_after_its_end():
+    result = neural(runs=2)
+    short = result["arms"]["one arm"]["runs"][1]["methods"]["Algorithm 1"]
+    short["test_accuracy"] = {"rounds": [0, 10], "values": [0.1, 0.5]}
+    line = drawn(result)[0].views[1].lines[0]
+    assert (line.x, line.y, line.high) == ([0, 20], [0.1, 0.9], [0.1, 0.9])
+
+
 def test_runs_become_their_median_with_their_range():
     loss, constants = drawn(neural(runs=3))
     assert [v.label for v in loss.views] == ["training loss", "test accuracy"]

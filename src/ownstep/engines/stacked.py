@@ -75,7 +75,7 @@ class Stack:
         self.x = torch.zeros(len(jobs), first.dim, dtype=dtype, device=device)
         self.coefficients = torch.zeros(self.shares.shape, dtype=dtype, device=device)
         self.total = torch.zeros(len(jobs), dtype=dtype, device=device)
-        self.replay = Replay(self._pass, graph, fused)
+        self.replay = Replay(self._pass, graph, fused, lambda out: [out[0], *first.layout.split(out[1]).values()])
         self._mixes: list[NDArray[np.float64] | None] = [None] * len(jobs)
 
     def set_mixes(self, mixes: Sequence[NDArray[np.float64]]) -> None:

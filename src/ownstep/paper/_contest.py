@@ -84,7 +84,7 @@ def repeated(
     for name in names:
         for s in range(seed, seed + seeds):
             label = f"{name}, seed {s}" if seeds > 1 else name
-            arms[label] = kept(label, one, name, s) | {"group": name, "seed": s}
+            arms[label] = kept(f"{name}, seed {s}", one, name, s) | {"group": name, "seed": s}
     return arms
 
 
@@ -219,7 +219,7 @@ def _sentence(
 
     def text(level: str, ratios: Sequence[float]) -> str:
         if len(repeats) > 1:
-            return f"{interval(ratios)}" if ratios else "-"
+            return f"{interval(ratios)}{_absent(repeats, row['method'], who, level)}" if ratios else "-"
         theirs, mine = (_row_of(repeats[0], m)["rounds"][level] for m in (row["method"], who))
         if theirs is None or mine is None:
             return "-" if theirs is mine else "only they" if mine is None else "only we"
@@ -235,6 +235,13 @@ def _sentence(
         out += "; it diverged"
     right = np.mean([_row_of(arm, row["method"])["accuracy"]["test"] for arm in repeats])
     return out + f"; test accuracy {100 * right:.1f}%"
+
+
+def _absent(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str, level: str) -> str:
+    """Who never arrived, and in how many seeds; such a run counts with all its rounds, so that its ratio is a bound."""
+    never = {who: sum(_row_of(arm, who)["rounds"][level] is None for arm in repeats) for who in (rival, ours)}
+    told = [f"{'they' if who == rival else 'we'} never in {n} of {len(repeats)}" for who, n in never.items() if n]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _row_of(arm: Mapping[str, Any], method: str) -> Mapping[str, Any]:
@@ -258,7 +265,7 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
         for title, arm in firsts(part["arms"]).items():
             lines = [{"name": name, "x": s["round"], "y": s["gap"]} for name, s in arm["series"].items()]
             shown = {"title": f"{model}, {title}", "pointer": where, "y": _mnist.gap_label(model), "log": True}
-            out.append(shown | {"lines": lines, "note": "first seed"})
+            out.append(shown | {"lines": lines, "x_log": True, "note": "first seed"})
     return out
 
 

@@ -106,16 +106,18 @@ def measure(
             penalty=TensorNorms(weight), device=device,
         )  # fmt: skip
         before: Mapping[str, Any] = {} if begun is None else begun["networks"].get(name, {})
-        rows: list[dict[str, Any]] = list(before["rows"]) if before.get("samples") == count else []
-        done = {(r["scale"], r["epsilon"], r["precision"], r["draws"]) for r in rows}
+        kept = {_key(row): row for row in before.get("rows", []) if before["samples"] == count}
+        rows: list[dict[str, Any]] = []
         out["networks"][name] = {"rows": rows, "samples": count} | {k: known[k] for k in ("scale", "epsilon")}
         for scale, epsilon, precision, products in _grid(known):
-            if not clock.allows(0):
-                say(f"out of time before {name} {scale:g} {epsilon:g} {precision}")
-                break
             own = scale == known["scale"] and epsilon == known["epsilon"] and not products
             times = (known["long"] if long is None else long) if own else max(1, draws // (4 if products else 1))
-            if (scale, None if products else epsilon, precision, times) in done:
+            key = (scale, None if products else epsilon, precision, times)
+            if key in kept:
+                rows.append(kept[key])
+                continue
+            if not clock.allows(0):
+                say(f"out of time before {name} {scale:g} {epsilon:g} {precision}")
                 continue
             found = differences(
                 problem, Region(scale), times, epsilon, count, products=products, dtype=getattr(torch, precision),
@@ -129,6 +131,10 @@ def measure(
             say(f"{name} scale {scale:g} {rows[-1]['how']}: {np.round(found.values, 3)} in {found.seconds:.1f} s")
             keep(out)
     return out
+
+
+def _key(row: Mapping[str, Any]) -> tuple[float, float | None, str, int]:
+    return row["scale"], row["epsilon"], row["precision"], row["draws"]
 
 
 def _grid(known: Mapping[str, Any]) -> list[tuple[float, float, str, bool]]:

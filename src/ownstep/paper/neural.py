@@ -283,12 +283,15 @@ def _tuned_text(arm: Mapping[str, Any], losses: Sequence[float]) -> str:
     having = [run for run in arm["runs"] if losses and TUNED in run["methods"]]
     if not having:
         return ""
-    steps = [run["methods"][TUNED]["step"] / run["devices"]["mean_step"] for run in having]
-    text = f". {TUNED}, at {min(steps):.3g} to {max(steps):.3g} times Algorithm 1's mean step, "
+    known = [(run["methods"][TUNED]["step"], run["devices"]["mean_step"]) for run in having]
+    steps = [step / mean for step, mean in known if step is not None]
+    text = f". {TUNED}" + (f", at {min(steps):.3g} to {max(steps):.3g} times Algorithm 1's mean step," if steps else "")
     arrived = sum(rounds_to(run["methods"][TUNED], losses[-1]) is not None for run in having)
-    text += f"reaches a loss of {losses[-1]:g} in {arrived} of {len(having)} runs"
+    text += f" reaches a loss of {losses[-1]:g} in {arrived} of {len(having)} runs"
     ratios = _tuned(arm, losses)
-    return text + (f", in {interval(ratios)} times Algorithm 1's rounds" if ratios else "; Algorithm 1 in none of them")
+    if ratios:
+        return text + f", in {interval(ratios)} times Algorithm 1's rounds"
+    return text + ("; Algorithm 1 in none of them" if arrived else "")
 
 
 def _others(name: str, arm: Mapping[str, Any], losses: Sequence[float]) -> list[dict[str, Any]]:
@@ -326,8 +329,9 @@ def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: in
         ends = [_end(run["methods"][label]) for run in arm["runs"] if label in run["methods"]]
         known = [e for e in ends if e is not None]
         if known:
-            finals[label] = float(np.mean(known))
-    return text + ". Final training loss: " + ", ".join(f"{k} {v:.3f}" for k, v in finals.items())
+            partly = f" (in {len(known)} of {len(ends)} runs)" if len(known) < len(ends) else ""
+            finals[label] = f"{np.mean(known):.3f}{partly}"
+    return text + ". Final training loss: " + ", ".join(f"{k} {v}" for k, v in finals.items())
 
 
 def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figure:
@@ -352,9 +356,11 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
             row[3].plot(
                 having, [np.nan if f["loss"][-1] is None else f["loss"][-1] for f in found], "o", color=tint, ms=5
             )
-        all_series = [series["loss"] for run in runs for series in run["methods"].values()]
-        _within(row[0], [v for series in all_series for v in series], max(series[0] for series in all_series))
-        _within(row[3], [series[-1] for series in all_series], max(series[0] for series in all_series))
+        every = [series for run in runs for series in run["methods"].values()]
+        starts = [s["loss"][0] for s in every if s["rounds"][0] == 0 and s["loss"][0] is not None]
+        top = 1.3 * max(starts, default=np.inf)
+        _within(row[0], [v for series in every for v in series["loss"]], top)
+        _within(row[3], [series["loss"][-1] for series in every], top)
         row[3].set_xticks(range(1, len(runs) + 1))
         first = runs[0]["devices"]
         plots.constants(row[2], first["names"], first["L"], {"L-bar": first["L_bar"]}, f"gain {first['gain']:.2f}")
@@ -364,9 +370,9 @@ def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figu
     return figure
 
 
-def _within(ax: Axes, values: Sequence[float | None], start: float) -> None:
-    """Limits around the values up to a little above the start; what has diverged leaves through the top."""
-    shown = [v for v in values if v is not None and v <= 1.3 * start]
+def _within(ax: Axes, values: Sequence[float | None], top: float) -> None:
+    """Limits around the values up to the top, a little above the start; what has diverged leaves through it."""
+    shown = [v for v in values if v is not None and v <= top]
     if shown:
-        margin = 0.05 * (max(shown) - min(shown)) or 0.05 * abs(start)
+        margin = 0.05 * (max(shown) - min(shown)) or 0.05 * abs(shown[0]) or 1.0
         ax.set_ylim(min(shown) - margin, max(shown) + margin)

@@ -6,6 +6,8 @@ be wrong. On an H200, torch 2.11 gave NaN in one gradient of an encoder, for som
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -14,8 +16,8 @@ from torch import Tensor
 
 WARM_UP = 3
 TRUST, SMALL = 0.02, 0.01
-"""How far, relatively, a fused result may lie from the unfused one (tf32 alone moves a gradient by up to 0.007); one
-that is smaller than this share of them all is measured by that share."""
+"""How far, relatively, a fused result may lie from the unfused one (tf32 alone moves a gradient by up to 0.007); a
+gradient smaller than this share of the largest is measured by that share."""
 
 Function = Callable[..., tuple[Tensor, ...]]
 Pieces = Callable[[tuple[Tensor, ...]], Sequence[Tensor]]
@@ -27,7 +29,7 @@ def unfused() -> AbstractContextManager[None]:
     return plain
 
 
-def fault(function: Function, *arguments: Tensor, pieces: Pieces = tuple) -> str | None:
+def fault(function: Function, *arguments: Tensor, pieces: Pieces = tuple, trust: float = TRUST) -> str | None:
     """What is wrong with a compiled function's results at these arguments; empty if nothing is.
 
     None where that cannot be told, as all that follows the first result is zero. ``pieces`` are what is compared, one
@@ -41,13 +43,15 @@ def fault(function: Function, *arguments: Tensor, pieces: Pieces = tuple) -> str
         raise
     except Exception as error:  # of the compiler or of what it needs, such as a C++ compiler that is not there
         return f"torch.compile failed: {' '.join(str(error).splitlines()[:2])}"
-    sizes = torch.stack([t.norm() for t in plain])
-    least = SMALL * sizes.max()
-    for mine, theirs, size in zip(fused, plain, sizes, strict=True):
-        gap = float((mine - theirs).norm() / torch.maximum(size, least).clamp(min=torch.finfo(torch.float64).tiny))
-        if theirs.isfinite().all() and not gap <= TRUST:
+    sizes = [float(t.norm()) for t in plain]
+    others = [size for size in sizes[1:] or sizes if math.isfinite(size)]  # the first, a loss, has another scale
+    largest = max(others, default=0.0)
+    for i, (mine, theirs, size) in enumerate(zip(fused, plain, sizes, strict=True)):
+        floor = size if i == 0 else max(size, SMALL * largest)
+        gap = float((mine - theirs).norm()) / max(floor, sys.float_info.min)
+        if math.isfinite(size) and not gap <= trust:
             return f"fused by torch {torch.__version__} its results differ by {gap:.2g}"
-    return "" if float((sizes[1:] if len(sizes) > 1 else sizes).max()) > 0 else None
+    return "" if largest > 0 else None
 
 
 class Replay:

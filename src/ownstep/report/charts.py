@@ -183,7 +183,7 @@ def _runs(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, 
                 collected.setdefault("gap", {}).setdefault(method, []).append(curve)
     tops = {m: _top(by) if m == "loss" else np.inf for m, by in collected.items()}
     views = [
-        View(LABELS.get(m, words(m)), [_middle(name, pairs, tops[m]) for name, pairs in by.items()], m == "gap")
+        View(LABELS.get(m, words(m)), [_middle(name, pairs, m, tops[m]) for name, pairs in by.items()], m == "gap")
         for m, by in _ordered(collected).items()
     ]
     if views:
@@ -233,13 +233,14 @@ def _curve(record: Any, rounds: Any) -> tuple[list[Any], list[Any]] | None:
 
 def _top(curves: Mapping[str, Sequence[tuple[list[Any], list[Any]]]]) -> float:
     """A little above where the highest curve starts."""
-    starts = [y[0] for pairs in curves.values() for _, y in pairs if y and is_number(y[0])]
+    starts = [y[0] for pairs in curves.values() for x, y in pairs if x and y and x[0] == 0 and is_number(y[0])]
     return 1.3 * max(starts, default=np.inf)
 
 
-def _middle(name: str, pairs: Sequence[tuple[list[Any], list[Any]]], top: float) -> Line:
+def _middle(name: str, pairs: Sequence[tuple[list[Any], list[Any]]], measure: str, top: float) -> Line:
     """The median over runs where any of them has a value, and their range; nothing above ``top``."""
-    at, table = on_one_grid([(x[: len(y)], _floats(y[: len(x)])) for x, y in pairs], after=np.inf)
+    after = np.inf if measure in ("loss", "gap") else np.nan
+    at, table = on_one_grid([(x[: len(y)], _floats(y[: len(x)])) for x, y in pairs if x and y], after)
     middle, low, high = spread(table)
     shown = np.where(middle > top, np.nan, middle).tolist()
     if len(pairs) == 1:
