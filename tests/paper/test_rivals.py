@@ -66,6 +66,24 @@ def test_what_a_gpu_gave_for_the_network_stands_first(name, tmp_path):
     assert not experiment.NOTICE(network)
 
 
+def test_what_a_gpu_gave_later_is_judged_without_running_anything(tmp_path, monkeypatch):
+    paper.conduct("fedopt", tmp_path, quick=True, progress=False)
+    file = tmp_path / "fedopt-quick/result.json"
+    (tmp_path / "fedopt").mkdir()
+    report = json.loads(file.read_text())
+    (tmp_path / "fedopt/result.json").write_text(json.dumps(report | {"quick": False}))
+    gpu = {"result": json.loads(json.dumps(report["result"]).replace(_mnist.LOGISTIC, _mnist.NETWORK))}
+    found = {"fedopt": gpu | {"provenance": {"device": "a GPU"}}}
+    monkeypatch.setattr(_mnist.neural, "committed", lambda name, optional: found)
+    monkeypatch.setattr(fedopt, "run", None)
+    for _ in range(2):
+        judged = paper.judge_again("fedopt", tmp_path)
+        assert judged["verdict"]["rule"].startswith(f"{_mnist.NETWORK}: ")
+    again = json.loads((tmp_path / "fedopt/result.json").read_text())
+    assert again["result"]["recorded"] == {"fedopt": {"device": "a GPU"}}
+    assert again["provenance"] == report["provenance"]
+
+
 def test_every_seed_has_to_stay_robust():
     result = participation.run(quick=True, seeds=2, progress=False)
     assert {arm["seed"] for arm in result["arms"]} == {0, 1}

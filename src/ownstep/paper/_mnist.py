@@ -50,7 +50,7 @@ class Setting:
     model: str = NETWORK
 
 
-def with_network(name: str, result: dict[str, Any], quick: bool) -> dict[str, Any]:
+def with_network(name: str, result: dict[str, Any], quick: bool = False) -> dict[str, Any]:
     """The convex model's result, with what a GPU gave for the paper's network beside it, where that is recorded."""
     if quick or on_gpu(quick):
         return result

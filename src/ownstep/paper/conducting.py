@@ -116,12 +116,17 @@ def conduct(
 
 
 def judge_again(name: str, folder: Path, quick: bool = False) -> dict[str, Any]:
-    """Verdict, settings and figure anew from the data on disk; nothing is run, and its provenance stays."""
+    """Verdict, settings and figure anew from the data on disk; nothing is run, and its provenance stays.
+
+    An experiment may offer ``completed(result, quick)``, which adds what has been recorded elsewhere since.
+    """
     experiment = load_experiment(name)
     base = _base(name, folder, quick)
     try:
         report = json.loads((base / "result.json").read_text())
         report |= {"claim": experiment.CLAIM, "settings": _settings(experiment)}
+        if hasattr(experiment, "completed"):
+            report["result"] = experiment.completed(report["result"], quick)
         report["verdict"] = experiment.verdict(report["result"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise OwnstepError(f"no result of {name} to judge in {str(base)!r}: {error!r}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ownstep.paper import _mnist, _trend
@@ -36,7 +37,10 @@ def run(
     found = _trend.run(
         COUNTS, lambda count, s: _mnist.dirichlet(count, 0.1, s), quick, seed, progress, seeds, pieces, "N"
     )  # fmt: skip
-    return _mnist.with_network("devices", found, quick)
+    return completed(found, quick)
+
+
+completed = partial(_mnist.with_network, "devices")
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

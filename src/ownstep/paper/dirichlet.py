@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ownstep.paper import _mnist, _trend
@@ -36,7 +37,10 @@ def run(
     found = _trend.run(
         ALPHAS, lambda alpha, s: _mnist.dirichlet(5, alpha, s), quick, seed, progress, seeds, pieces, "alpha"
     )  # fmt: skip
-    return _mnist.with_network("dirichlet", found, quick)
+    return completed(found, quick)
+
+
+completed = partial(_mnist.with_network, "dirichlet")
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

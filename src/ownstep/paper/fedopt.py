@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ownstep.methods import FedAdagrad, FedAdam, FedAvgM, FedYogi, Method
@@ -61,7 +62,10 @@ def run(
         return _contest.contest(setting, RIVALS, RIVALS, rounds, levels, s, budget, progress=progress)
 
     arms = _contest.repeated(("two classes a device",), one, seed, seeds or (1 if quick else SEEDS), pieces)
-    return _mnist.with_network("fedopt", {"arms": arms}, quick)
+    return completed({"arms": arms}, quick)
+
+
+completed = partial(_mnist.with_network, "fedopt")
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Method, mixing_matrix
@@ -61,7 +62,10 @@ def run(
         return arm | {"second_eigenvalue": mixing_matrix(graph, DEVICES).second_eigenvalue}
 
     arms = _contest.repeated(GRAPHS[:1] if quick else GRAPHS, one, seed, seeds or (1 if quick else SEEDS), pieces)
-    return _mnist.with_network("gossip", {"arms": arms}, quick)
+    return completed({"arms": arms}, quick)
+
+
+completed = partial(_mnist.with_network, "gossip")
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def run(
         "plan": first.plan.to_dict(),
         "arms": arms,
     }
-    return _mnist.with_network("participation", found, quick)
+    return completed(found, quick)
 
 
 def cases(seed: int, rounds: int) -> dict[str, tuple[float, Participation | None]]:
@@ -135,6 +136,9 @@ def _named(result: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _names(result: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(arm["name"] for arm in result["arms"]))
+
+
+completed = partial(_mnist.with_network, "participation")
 
 
 def verdict(result: dict[str, Any]) -> dict[str, Any]:
