@@ -58,7 +58,7 @@ def provenance(asked: argparse.Namespace) -> dict[str, Any]:
         "commit": asked.commit,
         "precision": asked.precision,
         "seeds": list(seeds(asked)),
-        "arguments": {k: str(v) for k, v in vars(asked).items() if k not in ("out", "data", "parts")},
+        "arguments": {k: str(v) for k, v in vars(asked).items() if not isinstance(v, Path)},
     }
 
 
@@ -243,9 +243,8 @@ def main() -> None:
     elif asked.what == "mnist":
         mnist(asked, None, "gpu-60000.json", tuple((asked.constants or "differences").split(",")))
     else:
-        {"bench": bench, "cifar10": cifar10, "sst2": sst2, "estimates": estimates, "appendix": appendix}[asked.what](
-            asked
-        )
+        run = {"bench": bench, "cifar10": cifar10, "sst2": sst2, "estimates": estimates, "appendix": appendix}
+        run[asked.what](asked)
     say("done")
 
 

@@ -261,7 +261,7 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
     """For the report: the first seed of every contest, of every model."""
     out = []
     for model, part in _mnist.parts(result).items():
-        where = "result.arms" if part is result else "result.network.arms"
+        where = _mnist.pointer(result, part)
         for title, arm in firsts(part["arms"]).items():
             lines = [{"name": name, "x": s["round"], "y": s["gap"]} for name, s in arm["series"].items()]
             shown = {"title": f"{model}, {title}", "pointer": where, "y": _mnist.gap_label(model), "log": True}

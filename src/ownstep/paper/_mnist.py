@@ -64,6 +64,11 @@ def parts(result: Mapping[str, Any]) -> dict[str, Any]:
     return ({} if network is None else {NETWORK: network}) | {_model(result): result}
 
 
+def pointer(result: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    """Where the arms of a part stand in the result file."""
+    return "result.arms" if part is result else "result.network.arms"
+
+
 def judged(result: Mapping[str, Any], judge: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """The verdict on the paper's network where there is one, with what the convex model says beside it."""
     found = {model: judge(part) for model, part in parts(result).items()}

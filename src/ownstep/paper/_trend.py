@@ -144,13 +144,13 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
     """For the report: one chart a value and model, the median of the splits and their range."""
     out = []
     for model, part in _mnist.parts(result).items():
-        where, step = "result.arms" if part is result else "result.network.arms", max(1, part["rounds"] // 100)
+        where, step = _mnist.pointer(result, part), max(1, part["rounds"] // 100)
         for arm in part["arms"]:
             lines = []
             for name in METHODS:
                 gaps = [one["series"][name] for one in arm["runs"]]
                 at, rows = on_one_grid([([step * k for k in range(len(gap))], gap) for gap in gaps], after=np.inf)
-                middle, low, high = (part.tolist() for part in spread(rows))
+                middle, low, high = (curve.tolist() for curve in spread(rows))
                 lines.append({"name": name, "x": at.tolist(), "y": middle, "low": low, "high": high})
             shown = {"title": f"{model}, {part['axis']} = {arm['value']:g}", "pointer": where, "log": True}
             note = f"lines: the median of {len(arm['runs'])} splits; shaded: their range"

@@ -213,14 +213,14 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
         return [{"name": name, "x": [step * i for i in range(len(gap))], "y": gap} for name, gap in gaps.items()]
 
     for model, part in parts.items():
-        step, pointer = max(1, part["rounds"] // 100), "result.arms" if part is result else "result.network.arms"
+        step, where = max(1, part["rounds"] // 100), _mnist.pointer(result, part)
         for title, arms in _groups(part).items():
             views = [
                 {"y": f"{_mnist.gap_label(model)} of {method}", "log": True, "lines": lines(arms, method, step)}
                 for method in (OURS, POOLED)
             ]
             shown = title if len(parts) == 1 else f"{model}: {title}"
-            out.append({"title": shown, "pointer": pointer, "views": views})
+            out.append({"title": shown, "pointer": where, "views": views})
     return out
 
 
