@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 import tomllib
 
 import numpy as np
@@ -138,6 +139,13 @@ def test_a_site_that_falls_silent_costs_what_the_rule_promises(small_logistic, m
     assert (absence["site"], absence["first"], absence["last"]) == ("D2", 4, 8)
     assert absence["weight"] == pytest.approx(small_logistic.weights[1])
     assert "no reply within 0.2 s" in absence["why"]
+
+
+def test_who_answered_counts_even_if_sending_took_longer_than_the_deadline(small_logistic):
+    grid = DirectGrid(apps_of(small_logistic))
+    at_once = grid.push_messages
+    grid.push_messages = lambda messages: (at_once(messages), time.sleep(0.02))[0]
+    assert set(Nodes(grid, 0.01).ask(dict.fromkeys(grid.apps, RecordDict()), "query.join", "")) == {101, 102, 103}
 
 
 def test_a_site_that_comes_back_is_waited_for_again(small_logistic):

@@ -140,7 +140,7 @@ class Nodes:
         def complete() -> bool:
             return len(replies) >= enough if enough is not None else not waited - set(replies)
 
-        while not complete() and time.monotonic() < ends:
+        while True:  # one look at least: sending alone may take longer than the deadline
             news = False
             for identity, (node, _) in (*open_.items(), *self.late.items()):
                 reply = self._pull(identity, budget)
@@ -156,9 +156,11 @@ class Nodes:
                     replies[node] = reply
                 else:
                     del self.late[identity]
+            left = ends - time.monotonic()
+            if complete() or left <= 0:
+                break
             pause = FIRST_PAUSE if news else min(2 * pause, LONGEST_PAUSE)
-            if not complete():
-                time.sleep(max(0.0, min(pause, ends - time.monotonic())))
+            time.sleep(min(pause, left))
         self.late |= open_
         self.suspects |= {node for node, _ in open_.values()}
         return replies
