@@ -74,6 +74,22 @@ def test_blocks_are_the_same_data_in_parts():
     assert rows == 60
 
 
+@pytest.mark.parametrize("chunk", [None, 4])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_each_device_at_a_point_of_its_own(chunk, blocks):
+    x, y = data()
+    inputs = x if blocks == 1 else Blocks([(x[:10],), (x[10:45],), (x[45:],)])
+    made = Network(mlp(4, 3).double(), inputs, y, partition.iid(60, 5), penalty=TensorNorms(0.1), chunk=chunk)
+    points = made.x0() + 0.1 * torch.randn(5, made.dim, dtype=torch.float64, generator=torch.manual_seed(1))
+    losses, rows = made.each(points)
+    for i, unit in enumerate(np.eye(5)):
+        f, row = made.mix(points[i], unit)
+        assert losses[i] == pytest.approx(f[i], rel=1e-13)
+        assert (rows[i] - row).abs().max() < 1e-13
+    with pytest.raises(InvalidInput, match=r"or \(5, \d+\), got \(4, "):
+        made.each(points[:4])
+
+
 def test_one_device_is_torch_sgd():
     x, y = data()
     made = Network(mlp(4, 3, 6).double(), x, y)

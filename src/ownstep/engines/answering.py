@@ -101,15 +101,16 @@ class Answering:
         """Local steps, or gradients that are remembered: one pass over the data a local step."""
         assert ask.mix is not None
         weights = self.problem.weights
-        losses, gradient = self.problem.mix(ask.x, weights)
-        rows = local_work(self.problem, ask.x, ask.local or LocalWork(1, 1.0))
+        losses, rows = each(self.problem, ask.x)
+        gradient = alike(weights, rows) @ rows
+        rows = local_work(self.problem, ask.x, ask.local or LocalWork(1, 1.0), rows)
         rows[~present] = 0 if self.missing != "last" or self.last is None else self.last[~present]
         if self.missing == "last":
             self.last, mix = rows, ask.mix
         else:
             mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
-        each = rows if ask.local is not None and ask.local.shift is not None else None
-        answer = Answer(alike(mix, rows) @ rows, self._value(losses, present), each, self._seen(present))
+        moves = rows if ask.local is not None and ask.local.shift is not None else None
+        answer = Answer(alike(mix, rows) @ rows, self._value(losses, present), moves, self._seen(present))
         return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
 
     def _each(self, ask: Ask, present: Present) -> Answered:
@@ -132,9 +133,12 @@ class Answering:
         return None if self.missing is None else present
 
 
-def local_work(problem: Problem, x: Any, work: LocalWork) -> Any:
-    """d_i = (x - y_i) / eta after the local steps of :class:`LocalWork`, one row a device."""
-    total = problem.gradients(x)
+def local_work(problem: Problem, x: Any, work: LocalWork, gradients: Any = None) -> Any:
+    """d_i = (x - y_i) / eta after the local steps of :class:`LocalWork`, one row a device.
+
+    ``gradients`` are those at x, where they are known already.
+    """
+    total = problem.gradients(x) if gradients is None else gradients
     if work.shift is not None:
         total = total + work.shift
     for _ in range(work.steps - 1):

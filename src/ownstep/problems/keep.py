@@ -11,7 +11,6 @@ import torch
 from ownstep.errors import InvalidInput
 from ownstep.partition import Partition
 from ownstep.problems.batches import Pooled
-from ownstep.problems.graphs import Replay
 from ownstep.problems.network import Network
 
 
@@ -36,12 +35,7 @@ def keep(problem: Network, devices: Sequence[int]) -> Network:
         start = stop
     some.targets = problem.targets[torch.as_tensor(held, device=problem.device)]
     some.names, some.counts, some.divisor = names, problem.counts[chosen], problem.divisor[chosen]
-    some.device_of = torch.as_tensor(some.partition.device_of, device=problem.device)
-    some._by_device = torch.argsort(some.device_of, stable=True)
-    some._lengths = torch.as_tensor(some.counts, dtype=torch.int64, device=problem.device)
     some.weights = problem.weights[chosen] / problem.weights[chosen].sum()
     some.dealer = None if problem.dealer is None else problem.dealer.keep(chosen, held)
-    some._drawn, some._last_mix = None, None
-    once = some._whole if problem.batch is None else some._weighted
-    some._pass = Replay(once, problem._pass.enabled, problem.fused, some._tensor_by_tensor)
+    some._arrange()
     return some

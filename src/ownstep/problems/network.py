@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,9 +105,6 @@ class Network:
         self.partition, self.names, self.counts = partition, partition.names, partition.counts
         share = self.counts / n
         self.weights = share if weights is None else device_weights(weights, len(share))
-        self.device_of = torch.as_tensor(partition.device_of, device=self.device)
-        self._by_device = torch.argsort(self.device_of, stable=True)
-        self._lengths = torch.as_tensor(self.counts, dtype=torch.int64, device=self.device)
         self.batch = batch
         if batch is not None and len(self.parts) > 1:
             raise InvalidInput(f"{batch!r} needs inputs in one piece, got {len(self.parts)} blocks; use the full batch")
@@ -119,13 +117,26 @@ class Network:
         self.chunk = (
             (CPU_CHUNK if self.device.type == "cpu" else None) if chunk is None else whole_number("chunk", chunk, 1)
         )
+        self.fused, self.replayed = fused, graph and self.chunk is None
+        self._apply = torch.compile(self._call) if fused else self._call
+        self._arrange()
+        self._probe()
+
+    def _arrange(self) -> None:
+        """What follows from the samples there are and who holds them; nothing of it is computed again in a pass."""
+        owners, counts = self.partition.device_of, [len(part[0]) for part in self.parts]
+        block = np.repeat(np.arange(len(counts)), counts)
+        held = np.bincount(owners * len(counts) + block, minlength=len(self.counts) * len(counts))
+        self._edges = [0, *np.cumsum(held).tolist()]  # of (device, block) in the order of devices
+        self.device_of = torch.as_tensor(owners, device=self.device)
+        self._by_device = torch.argsort(self.device_of, stable=True)
+        self._lengths = torch.as_tensor(self.counts, dtype=torch.int64, device=self.device)
+        self._inverse = torch.as_tensor(1 / self.divisor, dtype=self.dtype, device=self.device)
         self._drawn: int | None = None
         self._last_mix: tuple[NDArray[np.float64], float, Tensor, Tensor] | None = None
-        self.fused = fused
-        once = self._whole if batch is None else self._weighted
-        self._pass = Replay(once, graph and self.chunk is None, fused, self._tensor_by_tensor)
-        self._apply = torch.compile(self._call) if fused else self._call
-        self._probe()
+        once = self._whole if self.batch is None else self._weighted
+        self._pass = Replay(once, self.replayed, self.fused, self._tensor_by_tensor)
+        self._passes = Replay(self._alone, self.replayed)
 
     @property
     def dim(self) -> int:
@@ -195,30 +206,35 @@ class Network:
 
     def each(self, x: Tensor) -> tuple[NDArray[np.float64], Tensor]:
         """(f_i for every device, one row a device: grad f_i), at x or at row i of x; each looks at its own samples."""
-        losses, rows = np.empty(len(self.weights)), []
-        for i in range(len(self.weights)):
-            losses[i], row = self._alone(x[i] if x.ndim == 2 else x, i)
-            rows.append(row)
-        return losses, torch.stack(rows)
-
-    def _alone(self, x: Tensor, device: int) -> tuple[float, Tensor]:
         if self.dealer is not None:
-            if not (self.device_of[self._batch_indices()] == device).any():
-                raise InvalidInput(
-                    f"device {self.names[device]!r} has no sample in the batch of round {self.round} ({self.batch!r}), "
-                    "so its gradient is unknown; use PerDevice batches"
-                )
-            each, row = self.mix(x, np.eye(len(self.weights))[device])
-            return float(each[device]), row
-        x = self._vector(x)
-        penalty, row = self._penalised(x, x.new_ones(()))
-        coefficients = torch.as_tensor(1 / self.divisor, dtype=self.dtype, device=self.device)
-        total = torch.zeros_like(penalty)
-        for inputs, targets in self.rows(device):
-            owners = torch.full((len(targets),), device, device=self.device)
-            losses, gradient = self._weigh(x, coefficients, owners, targets, inputs, self._call)
-            total, row = total + losses.sum(), row + gradient
-        return float(total / self.divisor[device] + penalty), row
+            return self._each_of_batch(x)
+        points = self._vector(x, len(self.weights))
+        losses, rows = self._passes(points.expand(len(self.weights), -1), self._inverse)
+        return losses.cpu().numpy(), rows.clone()
+
+    def _each_of_batch(self, x: Tensor) -> tuple[NDArray[np.float64], Tensor]:
+        present = torch.bincount(self.device_of[self._batch_indices()], minlength=len(self.weights)).cpu().numpy()
+        if not present.all():
+            raise InvalidInput(
+                f"device {self.names[present.argmin()]!r} has no sample in the batch of round {self.round} "
+                f"({self.batch!r}), so its gradient is unknown; use PerDevice batches"
+            )
+        found = [self.mix(x[i] if x.ndim == 2 else x, c) for i, c in enumerate(np.eye(len(self.weights)))]
+        return np.array([each[i] for i, (each, _) in enumerate(found)]), torch.stack([row for _, row in found])
+
+    def _alone(self, points: Tensor, coefficients: Tensor) -> tuple[Tensor, ...]:
+        """(f_i, grad f_i) of every device at its own point, one pass over its samples after the other."""
+        losses, rows = [], []
+        for i, x in enumerate(points):
+            penalty, row = self._penalised(x, x.new_ones(()))
+            total = torch.zeros_like(penalty)
+            for inputs, targets in self.rows(i):
+                owners = torch.full((len(targets),), i, device=self.device)
+                found, gradient = self._weigh(x, coefficients, owners, targets, inputs, self._call)
+                total, row = total + found.sum(), row + gradient
+            losses.append(total / self.divisor[i] + penalty)
+            rows.append(row)
+        return torch.stack(losses), torch.stack(rows)
 
     def outputs(self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], chunk: int = 4096) -> Tensor:
         """The model's outputs on other inputs, without a gradient."""
@@ -243,14 +259,13 @@ class Network:
 
     def rows(self, device: int) -> Iterator[tuple[tuple[Tensor, ...], Tensor]]:
         """(inputs, targets) of one device, in chunks."""
-        start = 0
-        for part in self.parts:
-            stop = start + len(part[0])
-            mine = torch.nonzero(self.device_of[start:stop] == device).ravel()
-            for at in mine.split(self.chunk or max(1, len(mine))):
+        start, blocks = 0, len(self.parts)
+        edges = self._edges[device * blocks : (device + 1) * blocks + 1]
+        for part, (first, last) in zip(self.parts, pairwise(edges), strict=True):
+            for at in self._by_device[first:last].split(self.chunk or max(1, last - first)):
                 if len(at):
-                    yield tuple(t[at] for t in part), self.targets[start + at]
-            start = stop
+                    yield tuple(t[at - start] for t in part), self.targets[at]
+            start += len(part[0])
 
     def keep(self, devices: Sequence[int]) -> Network:
         """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
@@ -356,10 +371,11 @@ class Network:
             self._drawn = self.round
         return self._at
 
-    def _vector(self, x: Any) -> Tensor:
+    def _vector(self, x: Any, rows: int | None = None) -> Tensor:
         x = torch.as_tensor(x).to(self.device, self.dtype)
-        if x.shape != (self.dim,):
-            raise InvalidInput(f"x must have shape ({self.dim},), got {tuple(x.shape)}")
+        if x.shape != (self.dim,) and x.shape != (rows, self.dim):
+            either = "" if rows is None else f" or ({rows}, {self.dim})"
+            raise InvalidInput(f"x must have shape ({self.dim},){either}, got {tuple(x.shape)}")
         return x
 
     def _placed(self, tensor: Tensor) -> Tensor:
