@@ -160,7 +160,7 @@ def estimates(asked: argparse.Namespace) -> None:
 
 
 def appendix(asked: argparse.Namespace) -> None:
-    """The appendix's experiments on the paper's network; the clock does not apply to them.
+    """The appendix's experiments on the paper's network, all of them with one seed, then with two, and so on.
 
     What is done is kept, and found again below ``--parts`` with the same settings and ``--commit``.
     """
@@ -168,21 +168,42 @@ def appendix(asked: argparse.Namespace) -> None:
         few = {"per_class": 4, "draws": 2, "test": 50, "device": asked.device}
         _mnist.problem = lambda quick, seed, split: _mnist.network(seed, split, **few)
         _mnist.on_gpu = lambda quick: True
-    for name in asked.names.split(","):
-        parts = unfinished(asked) / name
-        say(f"{name}: {len(list(parts.glob('*.json')))} parts are there")
-        options: dict[str, Any] = {"seed": asked.first_seed, "seeds": asked.seeds, "pieces": Told(parts)}
-        result = importlib.import_module(f"ownstep.paper.{name}").run(quick=asked.tiny, progress=False, **options)
-        write(asked, f"gpu-{name}.json", {"result": result})
+    most = asked.seeds
+    pieces = {name: Told(unfinished(asked) / name, neural.Clock(asked.seconds)) for name in asked.names.split(",")}
+    for asked.seeds in range(1, most + 1):  # what is written says how many
+        for name, parts in pieces.items():
+            experiment = importlib.import_module(f"ownstep.paper.{name}")
+            options: dict[str, Any] = {"seed": asked.first_seed, "seeds": asked.seeds, "progress": False}
+            try:
+                write(asked, f"gpu-{name}.json", {"result": experiment.run(quick=asked.tiny, pieces=parts, **options)})
+            except TimeoutError as late:
+                say(f"{name}, {asked.seeds} seeds: {late}")
+            else:
+                say(f"{name}, {asked.seeds} seeds: written")
 
 
 class Told(Pieces):
-    """Parts of an experiment that say when they are done."""
+    """Parts of an experiment that say when they are done, and are not begun when time is too short for them."""
+
+    def __init__(self, folder: Path, clock: neural.Clock) -> None:
+        super().__init__(folder)
+        self.clock, self.longest = clock, 0.0
 
     def __call__(self, name: str, make: Callable[..., Any], *arguments: Any) -> Any:
-        found = super().__call__(name, make, *arguments)
-        say(name)
-        return found
+        def timed(*given: Any) -> Any:
+            if not self.clock.allows(self.longest):
+                raise TimeoutError(f"no time for {name}: the longest part took {self.longest:.0f} s")
+            began = time.monotonic()
+            made = make(*given)
+            took = time.monotonic() - began
+            self.longest = max(self.longest, took)
+            say(f"{self.folder.name if self.folder else ''}, {name}: {took:.1f} s")
+            gc.collect()  # recorded graphs keep their memory until then
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            return made
+
+        return super().__call__(name, timed, *arguments)
 
 
 def bench(asked: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """How recorded curves of networks are judged, on curves whose answers can be seen."""
 
+import os
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from ownstep import InvalidInput
+from ownstep.data import SOURCES
 from ownstep.paper import neural
 from ownstep.paper.levels import on_one_grid
 from ownstep.paper.neural import MATCHED, NESTEROV, OURS, POOLED, TUNED
@@ -110,14 +112,21 @@ def test_methods_by_name():
         neural.methods(8, ["Nestrov"])
 
 
-def test_what_runs_on_a_gpu_needs_torch_and_numpy_alone():
+def test_what_runs_on_a_gpu_needs_torch_and_numpy_alone(tmp_path):
     code = """
 import sys
-for absent in ("matplotlib", "scipy", "sklearn", "typer", "rich", "clarabel"):
+for absent in ("matplotlib", "scipy", "sklearn", "typer", "rich", "clarabel", "platformdirs"):
     sys.modules[absent] = None  # importing it fails
 from importlib import import_module
+from ownstep.data import SOURCES, fetch
+for remote in SOURCES["mnist"].files:
+    assert fetch.locate(remote) is not None
 for name in "mnist cifar10 sst2 estimates dirichlet devices participation gossip fedopt conducting".split():
     import_module(f"ownstep.paper.{name}")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    for remote in SOURCES["mnist"].files:
+        (tmp_path / remote.path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / remote.path).touch()
+    data = os.environ | {"OWNSTEP_DATA": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=data)
     assert done.returncode == 0, done.stderr

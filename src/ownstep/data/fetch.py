@@ -13,6 +13,7 @@ import tarfile
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,10 +34,11 @@ def cache_folder() -> Path:
     return user_cache_path("ownstep") / "data"
 
 
-def folders() -> list[Path]:
+def folders() -> Iterator[Path]:
     """Where files are looked for, in this order: ``OWNSTEP_DATA`` if set, then the cache."""
-    named = os.environ.get(ENVIRONMENT)
-    return [*([Path(named)] if named else []), cache_folder()]
+    if named := os.environ.get(ENVIRONMENT):
+        yield Path(named)
+    yield cache_folder()
 
 
 def locate(remote: Remote) -> Path | None:

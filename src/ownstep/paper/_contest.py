@@ -9,12 +9,12 @@ import numpy as np
 
 from ownstep.engines import Participation, TimeModel, price, run, tune
 from ownstep.history import History, finite
-from ownstep.methods import GD, Method, OwnStep
+from ownstep.methods import GD, Method, Nesterov, OwnStep
 from ownstep.paper import _mnist
 from ownstep.paper._mnist import Setting
 from ownstep.paper.bootstrap import interval, number
 from ownstep.paper.conducting import Pieces
-from ownstep.paper.neural import OURS, POOLED, WORTHWHILE
+from ownstep.paper.neural import MATCHED, NESTEROV, OURS, POOLED, TRUE, WORTHWHILE
 from ownstep.plan import Devices
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ OURS_TUNED = "Algorithm 1, steps tuned"
 NETWORK_COMPUTE = 0.01
 NETWORK = TimeModel(latency=0.05, up=1e6, down=1e7, compute=NETWORK_COMPUTE)
 """A home connection, and 10 ms for a gradient; one machine with all the data takes N times as long for one of f."""
+BASELINES: dict[str, Method] = {
+    OURS: OwnStep(), POOLED: GD("mean"), TRUE: GD("true"), MATCHED: GD("matched"), NESTEROV: Nesterov("mean"),
+}  # fmt: skip
+"""What stands beside the rivals, Algorithm 1 first; tuned GD is searched for."""
 SCALES = tuple(2.0**o for o in range(-2, 7))
 
 
@@ -38,7 +42,7 @@ def contest(
     participation: Participation | None = None,
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Rounds to every level for Algorithm 1, pooled GD, ``rivals`` as they are and ``searched`` after a grid search.
+    """Rounds to every level for Algorithm 1, :data:`BASELINES`, ``rivals`` as they are and ``searched`` when tuned.
 
     The searches race to the tightest level. Algorithm 1 and GD are also run with all their steps multiplied by one
     searched factor, so that a rival's better step is not taken for a better method. Every step alone is searched over
@@ -50,8 +54,7 @@ def contest(
     options: dict[str, Any] = {"devices": devices, "participation": participation, "progress": progress}
     histories: dict[str, History] = {}
     search: dict[str, dict[str, Any]] = {}
-    first: dict[str, Method] = {OURS: OwnStep(), POOLED: GD("mean"), **rivals}
-    for name, method in first.items():
+    for name, method in (BASELINES | dict(rivals)).items():
         histories[name] = run(method, problem, rounds, name=name, **options)
     steps = tuple(s / devices.L_bar for s in SCALES)
     for name, method in {"GD": GD(), **searched}.items():

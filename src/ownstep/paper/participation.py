@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,7 @@ SETTINGS = (
     ("p", "0.7, 0.8, 0.9, 1.0", "the same", ""),
     ("missing share", "not said", "rescaled; and dropped, and last known gradients", "the three usual choices"),
     ("runs", "not said", "5 draws of images and absences unless asked otherwise", "one draw proves little"),
-    ("other absences", "none", "cohorts, bursts, stragglers, a device that dies, one that returns",
+    ("other absences", "none", "logistic regression: cohorts, bursts, stragglers, a device that dies, one that returns",
      "independent absences are the kindest"),
     ("robust", "curves close to each other", "at most 1.1/p times the rounds of p = 1 to every level",
      "p of the devices do p of the work"),
@@ -55,21 +55,25 @@ def run(
 ) -> dict[str, Any]:
     """Algorithm 1 and pooled GD under every absence, seed by seed; ``quick`` takes digits and fewer rounds."""
     rounds, levels = 150 if quick else 1000, _mnist.levels(quick, (0.5, 0.3) if quick else (0.1, 0.03))
-    kept, arms, first = pieces or Pieces(), [], None
+    kept, arms = pieces or Pieces(), []
+
+    @lru_cache(maxsize=1)
+    def setting(s: int) -> _mnist.Setting:  # made only if something is left to run
+        return _mnist.problem(quick, s, _mnist.two_classes(DEVICES, s))
+
+    about = kept(f"plan, seed {seed}", lambda: {"model": setting(seed).model, "plan": setting(seed).plan.to_dict()})
     for s in range(seed, seed + (seeds or (1 if quick else SEEDS))):
-        setting = _mnist.problem(quick, s, _mnist.two_classes(DEVICES, s))
-        first = first or setting
-        for name, (p, rule) in cases(s, rounds).items():
+        found = cases(s, rounds)
+        if _mnist.on_gpu(quick):
+            found = {name: case for name, case in found.items() if for_network(name, s == seed)}
+        for name, (p, rule) in found.items():
             arms.append(kept(f"{name}, seed {s}", _arm, setting, s, name, p, rule, rounds, levels, progress))
-    assert first is not None
-    found = {
-        "model": first.model,
-        "levels": list(levels),
-        "rounds": rounds,
-        "plan": first.plan.to_dict(),
-        "arms": arms,
-    }
-    return completed(found, quick)
+    return completed(about | {"levels": list(levels), "rounds": rounds, "arms": arms}, quick)
+
+
+def for_network(name: str, first: bool) -> bool:
+    """Is this absence one for the network: the paper's, and with the first draw every choice for the missing share?"""
+    return name.startswith("p =") and (name.endswith("rescale") or (first and name.startswith("p = 0.7")))
 
 
 def cases(seed: int, rounds: int) -> dict[str, tuple[float, Participation | None]]:
@@ -90,7 +94,7 @@ def cases(seed: int, rounds: int) -> dict[str, tuple[float, Participation | None
 
 
 def _arm(
-    setting: _mnist.Setting,
+    make: Callable[[int], _mnist.Setting],
     seed: int,
     name: str,
     p: float,
@@ -99,6 +103,7 @@ def _arm(
     levels: tuple[float, ...],
     progress: bool | None,
 ) -> dict[str, Any]:
+    setting = make(seed)
     out: dict[str, Any] = {"name": name, "p": p, "seed": seed, "methods": {}}
     methods: dict[str, Method] = {OURS: OwnStep(), POOLED: GD("mean")}
     for label, method in methods.items():
@@ -197,11 +202,12 @@ def _mean(found: Sequence[float]) -> str:
 def _groups(result: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """The arms of the first seed, by what they show."""
     arms = [arm for arm in result["arms"] if arm.get("seed", 0) == result["arms"][0].get("seed", 0)]
-    return {
+    found = {
         "p, share rescaled": [a for a in arms if a["name"].endswith("rescale") and a["name"][0] == "p"],
         "p = 0.7, missing share": [a for a in arms if a["name"].startswith("p = 0.7") or a["p"] == 1],
         "other absences": [a for a in arms if a["name"][0:3] != "p ="],
     }
+    return {title: some for title, some in found.items() if some}
 
 
 def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -232,7 +238,10 @@ def figure(result: dict[str, Any]) -> Figure:
     drawn, axes = plots.new_figure(3, len(parts), width=5.2)
     for row, (model, part) in zip(axes, parts.items(), strict=True):
         step = max(1, part["rounds"] // 100)
-        for ax, (title, arms) in zip(row, _groups(part).items(), strict=True):
+        groups = _groups(part)
+        for ax in row[len(groups) :]:
+            ax.set_axis_off()
+        for ax, (title, arms) in zip(row[: len(groups)], groups.items(), strict=True):
             for i, arm in enumerate(arms):
                 gap = [np.nan if g is None else g for g in arm["methods"][OURS]["gap"]]
                 ax.plot(step * np.arange(len(gap)), gap, label=arm["name"], color=plots.colour("", i), lw=1.5)
