@@ -20,7 +20,9 @@ class Plateau:
     After every stretch of local rounds come a few common ones, a *probe*: they are steps like any other, so
     nothing is spent on them. The second half of each tells how much a round lowers f:
 
-        switch when    (decrease of a common round)  >  (L_max / L_min) (decrease of a local round).
+        switch when    (decrease of a common round)  >  (L_max / L_min) (decrease of a local round),
+
+    and the common rounds did lower f.
 
     Why this factor: let H and P be the Hessians of f and of the reweighted loss sum_i w_i f_i / L_i that the
     local phase minimises, so that H <= L_max P. While the devices' disagreement does not matter yet, a local
@@ -46,7 +48,7 @@ class Plateau:
             probe = max(3, k // PROBE_SHARE)
             return replace(watch, probing=True, memory=(k, probe, math.nan, rate))
         spread = float(devices.L.max() / devices.L.min())
-        if rate > spread * local_rate:
+        if rate > max(0.0, spread * local_rate):
             why = f"a common round lowers f by {rate:.3g}, a local one by {local_rate:.3g}"
             return Watch(fired=k, why=why)
         return replace(watch, probing=False, memory=(k, max(6, k // LOCAL_SHARE), math.nan, math.nan))

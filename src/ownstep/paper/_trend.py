@@ -10,19 +10,20 @@ import numpy as np
 
 from ownstep.engines import run as run_method
 from ownstep.history import History, finite
-from ownstep.methods import GD, Method, Nesterov, OwnStep
+from ownstep.methods import GD, Method, Nesterov
 from ownstep.paper import _mnist
 from ownstep.paper.bootstrap import number
 from ownstep.paper.conducting import Pieces
 from ownstep.paper.levels import diverged, on_one_grid, spread, to_common_level
-from ownstep.paper.neural import MATCHED, NESTEROV, OURS, POOLED, TRUE, TUNED, WORTHWHILE
+from ownstep.paper.neural import MATCHED, NESTEROV, OURS, OURS_DEFAULT, POOLED, TRUE, TUNED, WORTHWHILE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-METHODS: dict[str, Method] = {OURS: OwnStep(), POOLED: GD("mean"), MATCHED: GD("matched")}
+METHODS: dict[str, Method] = {POOLED: GD("mean"), MATCHED: GD("matched")}
 BESIDE: dict[str, Method] = {TRUE: GD("true"), TUNED: GD("tuned"), NESTEROV: Nesterov("mean")}
 """What the claim does not name; GD is tuned to arrive first where Algorithm 1 ends."""
+SHOWN = (OURS, OURS_DEFAULT, *METHODS, *BESIDE)
 
 
 def run(
@@ -64,7 +65,7 @@ def _one(
     setting = _mnist.problem(quick, seed, split)
     devices = setting.plan.devices
     histories: dict[str, History] = {}
-    for name, method in (METHODS | dict(more)).items():
+    for name, method in (_mnist.ours(setting.model) | METHODS | dict(more)).items():
         goal = histories[OURS].best_value if histories else None
         histories[name] = run_method(
             method,
@@ -84,6 +85,8 @@ def _one(
         "gain_over_true_L": setting.plan.gain_over_true,
         "final_gap": {name: gap[-1] for name, gap in gaps.items()},
         "accuracy": {name: setting.accuracy(h.best_x) for name, h in histories.items()},
+        "switched_at": {name: h.switched_at for name, h in histories.items() if h.switched_at is not None},
+        "L": devices.L.tolist(),
         "series": {name: gap[:: max(1, rounds // 100)] for name, gap in gaps.items()},
     }
 
@@ -145,10 +148,11 @@ def judge(result: Mapping[str, Any], more: str, rising: bool) -> dict[str, Any]:
 
 def _others(arm: dict[str, Any], stride: int) -> str:
     """The baselines that the claim does not name, where they were run."""
-    found = {name: speed_ups(arm, stride, name) for name in BESIDE}
+    beside = [name for name in SHOWN if name not in (OURS, *METHODS)]
+    found = {name: speed_ups(arm, stride, name) for name in beside}
     told = [f"{np.mean(f):.3f} over {name}" for name, f in found.items() if f]
     wild = [
-        name for name in BESIDE if any(name in one["series"] and diverged(one["series"][name]) for one in arm["runs"])
+        name for name in beside if any(name in one["series"] and diverged(one["series"][name]) for one in arm["runs"])
     ]
     return (f"; speed-up {', '.join(told)}" if told else "") + "".join(f"; {name} diverged" for name in wild)
 
@@ -183,7 +187,7 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
         where, step = _mnist.pointer(result, part), max(1, part["rounds"] // 100)
         for arm in part["arms"]:
             lines = []
-            for name in METHODS | BESIDE:
+            for name in SHOWN:
                 gaps = [one["series"][name] for one in arm["runs"] if name in one["series"]]
                 if not gaps:
                     continue
@@ -205,7 +209,7 @@ def figure(result: dict[str, Any], symbol: str) -> Figure:
     for row, (model, part) in zip(axes, parts.items(), strict=True):
         step = max(1, part["rounds"] // 100)
         for i, (ax, arm) in enumerate(zip(row, part["arms"], strict=True)):
-            for name in METHODS:
+            for name in (OURS, *METHODS):
                 for j, one in enumerate(arm["runs"]):
                     gap = one["series"][name]
                     ax.plot(

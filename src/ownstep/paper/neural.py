@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-OURS, POOLED, MATCHED, STRATIFIED = "Algorithm 1", "GD 1/L-bar", "GD matched step", "GD stratified"
+OURS, OURS_DEFAULT = "Algorithm 1", "Algorithm 1, default switch"
+POOLED, MATCHED, STRATIFIED = "GD 1/L-bar", "GD matched step", "GD stratified"
 STRATIFIED_MATCHED = "GD stratified, matched step"
 TRUE, TUNED, NESTEROV = "GD 1/L", "GD tuned", "Nesterov 1/L-bar"
 UNNAMED = (MATCHED, STRATIFIED, STRATIFIED_MATCHED, NESTEROV)

@@ -11,11 +11,11 @@ import numpy as np
 from ownstep.engines import Bernoulli, Bursts, Cohort, Missing, Outages, Participation, Stragglers
 from ownstep.engines import run as run_method
 from ownstep.history import finite
-from ownstep.methods import GD, Method, OwnStep
+from ownstep.methods import GD, Method
 from ownstep.paper import _mnist
 from ownstep.paper.bootstrap import number
 from ownstep.paper.conducting import Pieces
-from ownstep.paper.neural import OURS, POOLED
+from ownstep.paper.neural import OURS, OURS_DEFAULT, POOLED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +105,7 @@ def _arm(
 ) -> dict[str, Any]:
     setting = make(seed)
     out: dict[str, Any] = {"name": name, "p": p, "seed": seed, "methods": {}}
-    methods: dict[str, Method] = {OURS: OwnStep(), POOLED: GD("mean")}
+    methods: dict[str, Method] = _mnist.ours(setting.model) | {POOLED: GD("mean")}
     for label, method in methods.items():
         history = run_method(
             method, setting.problem, rounds, devices=setting.plan.devices, participation=rule, progress=progress,
@@ -185,11 +185,17 @@ def _finding(result: Mapping[str, Any], name: str) -> str:
     levels = "/".join(slowdowns(result, name)) or "any level"
     gaps = [h["final_gap"] for h in here]
     end = "none" if None in gaps else f"{np.mean(gaps):.3g}"
+    beside = {"pooled GD": POOLED, "with the default switch": OURS_DEFAULT}
+    others = ", ".join(f"{shown} {text(method)}" for shown, method in beside.items() if _ran(result, method))
     return (
-        f"{name}: {text(OURS)} times the rounds of full participation to {levels} (pooled GD {text(POOLED)}); final "
+        f"{name}: {text(OURS)} times the rounds of full participation to {levels} ({others}); final "
         f"gap {end}, {100 * np.mean([h['share_present'] for h in here]):.0f}% present, test accuracy "
         f"{100 * np.mean([h['accuracy']['test'] for h in here]):.1f}%"
     )
+
+
+def _ran(result: Mapping[str, Any], method: str) -> bool:
+    return method in result["arms"][0]["methods"]
 
 
 def _mean(found: Sequence[float]) -> str:
@@ -223,7 +229,8 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
         for title, arms in _groups(part).items():
             views = [
                 {"y": f"{_mnist.gap_label(model)} of {method}", "log": True, "lines": lines(arms, method, step)}
-                for method in (OURS, POOLED)
+                for method in (OURS, OURS_DEFAULT, POOLED)
+                if _ran(part, method)
             ]
             shown = title if len(parts) == 1 else f"{model}: {title}"
             out.append({"title": shown, "pointer": where, "views": views})
