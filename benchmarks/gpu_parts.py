@@ -174,6 +174,23 @@ def compiled(device: str, tiny: bool) -> dict[str, Any]:
     return out
 
 
+def every_device(device: str, tiny: bool) -> list[dict[str, Any]]:
+    """Every device's own gradient, which methods without a server ask for: recorded as one graph, and plainly."""
+    n, rows = (60, []) if tiny else (5000, [])
+    x, y = images(n, 1, 28, device)
+    for count in (5, 20):
+        with tf32(True):
+            found = {}
+            for way, graph in (("plain", False), ("recorded", True)):
+                problem = mnist_problem(x, y, count, device, graph=graph)
+                point = problem.x0()
+                found[way] = median_ms(lambda p=problem, q=point: p.each(q), device)
+            c = np.ones(count)
+            whole = median_ms(lambda p=problem, q=point, c=c: p.mix(q, c), device)
+        rows.append({"devices": count, "ms": found, "one mix ms": whole, "saving": found["plain"] / found["recorded"]})
+    return rows
+
+
 def one_backward(device: str, tiny: bool) -> list[dict[str, Any]]:
     """Algorithm 1 against GD, plain PyTorch GD, and the loop over devices."""
     with tf32(True):
@@ -301,6 +318,7 @@ PIECES: dict[str, Callable[[str, bool], Any]] = {
     "correctness": correctness,
     "full batch MNIST": full_batch,
     "one backward pass": one_backward,
+    "every device": every_device,
     "draws": draws,
     "seeds at once": seeds_at_once,
     "frozen layers once": frozen_once,

@@ -26,9 +26,11 @@ COLOURS = {
     "GD matched step": "#009E73",
     "GD tuned": "#CC79A7",
     "Nesterov": "#444444",
+    "Nesterov 1/L-bar": "#444444",
 }
 DASHES = {"GD 1/L": "--"}  # often on top of GD 1/L-bar
 _SPARE = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#444444", "#F0E442")
+_MORE = ("#7A5195", "#8C564B")
 STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -42,6 +44,14 @@ STYLE: Any = {
 def colour(label: str, index: int = 0) -> str:
     """The colour a method always has; others take the next spare one."""
     return COLOURS.get(label, _SPARE[index % len(_SPARE)])
+
+
+def shades(labels: Sequence[str]) -> dict[str, str]:
+    """A colour for every label of one figure, no two alike while there are enough."""
+    taken = {COLOURS[label] for label in labels if label in COLOURS}
+    free = [shade for shade in (*_SPARE, *_MORE) if shade not in taken] or list(_SPARE)
+    others = {label: free[i % len(free)] for i, label in enumerate(name for name in labels if name not in COLOURS)}
+    return {label: COLOURS.get(label) or others[label] for label in labels}
 
 
 def new_figure(

@@ -101,6 +101,7 @@ def test_plateau_fires_when_common_rounds_are_better_by_more_than_the_spread():
     assert fired(slow=0.01, fast=0.041)
     assert fired(slow=-0.01, fast=0.001)
     assert not fired(slow=0.01, fast=-0.01)
+    assert not fired(slow=-0.01, fast=-0.001)  # common rounds that raise f prove nothing
 
 
 def test_plateau_ignores_rounds_in_which_nobody_answered():

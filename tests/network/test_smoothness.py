@@ -11,6 +11,7 @@ from ownstep import GD, InvalidInput, partition, run  # noqa: E402
 from ownstep.problems import Blocks, Network, SquaredL2, TensorNorms  # noqa: E402
 from ownstep.problems.models import mlp  # noqa: E402
 from ownstep.smoothness import Region, Snapshots, along, differences, measure, power  # noqa: E402
+from ownstep.smoothness.sampled import untried  # noqa: E402
 
 from .helpers import Conv, constants, data, problem  # noqa: E402
 
@@ -130,6 +131,13 @@ def test_blocks_of_different_lengths_are_measured_together():
     one, two = (differences(p, Region(0.3), 6, samples=4) for p in (cut, whole))
     np.testing.assert_allclose(one.history, two.history, rtol=1e-12)
     np.testing.assert_allclose(power(cut).values, power(whole).values, rtol=1e-10)
+
+
+def test_cudnn_tries_nothing_out_while_draws_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    with untried():
+        assert not torch.backends.cudnn.benchmark
+    assert torch.backends.cudnn.benchmark
 
 
 def test_along_a_run():

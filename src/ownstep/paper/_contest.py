@@ -279,16 +279,16 @@ def draw(ax: Axes, arm: Mapping[str, Any], model: str, title: str, legend: Any =
 
     names = list(arm["series"])
     base = {name: name.removesuffix(" tuned").removesuffix(", steps") for name in names}
-    shades = {b: plots.colour(b, i) for i, b in enumerate(dict.fromkeys(base.values()))}
+    shades, least = plots.shades(list(dict.fromkeys(base.values()))), 1.0
     for name, series in arm["series"].items():
         gap = np.array([np.nan if g is None else g for g in series["gap"]], float)
-        ours = name.startswith(OURS)
+        ours, least = name.startswith(OURS), min(least, float(np.nanmin(gap)))
         ax.plot(
             series["round"], gap, label=name, color=shades[base[name]], ls="--" if name.endswith("tuned") else "-",
             lw=2.4 if ours else 1.3, zorder=3 if ours else 2,
         )  # fmt: skip
     ax.set_yscale("log")
     ax.set_xscale("symlog", linthresh=1)
-    ax.set_ylim(1e-4, 3)
+    ax.set_ylim(max(1e-4, least / 2), 3)
     ax.set_xlim(0, None)
     plots.finish(ax, f"{model}, {title}", "round", _mnist.gap_label(model), legend)

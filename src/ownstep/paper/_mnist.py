@@ -146,7 +146,7 @@ def on_gpu(quick: bool) -> bool:
 
 def levels(quick: bool, convex: tuple[float, ...]) -> tuple[float, ...]:
     """What counts as progress: the given gaps, or for the network shares of the first loss."""
-    return (0.8, 0.6, 0.4)[-len(convex) :] if on_gpu(quick) else convex
+    return (0.6, 0.4, 0.2)[-len(convex) :] if on_gpu(quick) else convex
 
 
 def problem(quick: bool, seed: int, split: Splitter) -> Setting:
@@ -197,7 +197,7 @@ def network(
         fused=device == "cuda", channels_last=device == "cuda",
     )  # fmt: skip
     tests, test_targets = tests.to(device), torch.as_tensor(test_labels.astype(np.int64)).to(device)
-    at_once = max(1, 40 // len(model.counts))  # models; a few shapes for all splits, which cuDNN tries out once
+    at_once = max(1, 40 // len(model.counts))  # forty models: one shape a number of devices, tried out by cuDNN once
     measured = differences(model, Region(0.05), draws, 1e-6, 100, chunk=at_once, seed=seed, progress=False)
 
     def accuracy(x: NDArray[Any]) -> dict[str, float]:

@@ -14,6 +14,8 @@ they make the maximum; ``products=True`` measures the curvature between the jump
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,7 +159,7 @@ def differences(
     generator = torch.Generator(device=problem.device)
     ratios, trouble = np.empty((draws, len(weights) + 1)), None
     began = time.perf_counter()
-    with Bar("gradient differences", draws, progress) as bar:
+    with Bar("gradient differences", draws, progress) as bar, untried() if chunk is None else nullcontext():
         for start in range(0, draws, size):
             # a compiled pass is made for one number of draws, so the last one may look at more than are kept
             stop = start + size if fused else min(start + size, draws)
@@ -187,6 +189,20 @@ def differences(
         maxima[-1, :-1], "estimate", how, float(maxima[-1, -1]), maxima[:, :-1], maxima[:, -1],
         time.perf_counter() - began,
     )  # fmt: skip
+
+
+@contextmanager
+def untried() -> Iterator[None]:
+    """Inside it cuDNN picks its algorithms without trying them out.
+
+    On all the memory there is, trying takes longer than the draws: on an H200 16 a second with it, 150 without.
+    """
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def _fixed_batch(
