@@ -9,8 +9,8 @@ import pytest
 
 from ownstep import paper, partition
 from ownstep.engines import TimeModel, price, run
-from ownstep.methods import GD, FedAdam, GradientTracking, OwnStep
-from ownstep.paper import _contest, _mnist, _trend, fedopt, gossip, participation
+from ownstep.methods import GD, At, FedAdam, GradientTracking, OwnStep
+from ownstep.paper import _contest, _mnist, _trend, fedopt, gossip, neural, participation
 from ownstep.problems import MultinomialLogistic
 from ownstep.smoothness import exact
 
@@ -82,6 +82,31 @@ def test_what_a_gpu_gave_later_is_judged_without_running_anything(tmp_path, monk
     again = json.loads((tmp_path / "fedopt/result.json").read_text())
     assert again["result"]["recorded"] == {"fedopt": {"device": "a GPU"}}
     assert again["provenance"] == report["provenance"]
+
+
+def test_the_network_switches_as_in_the_paper_and_says_so_where_it_did_not():
+    both = _mnist.ours(_mnist.NETWORK)
+    assert both == {neural.OURS: OwnStep(At(800)), neural.OURS_DEFAULT: OwnStep()}
+    assert _mnist.ours(_mnist.LOGISTIC) == {neural.OURS: OwnStep()}
+    network = {"arms": [], "model": _mnist.NETWORK}
+    assert "at least 800" in _mnist.notice({"network": network})
+    assert "800" not in _mnist.notice({"network": network | {"switch": 800}})
+
+
+def test_of_the_absences_the_network_sees_the_papers_and_once_every_choice_for_the_missing_share():
+    rescaled = [f"p = {p:g}, rescale" for p in participation.PROBABILITIES]
+    names = list(participation.cases(0, 1000))
+    assert [n for n in names if participation.for_network(n, first=False)] == rescaled
+    once = [n for n in names if participation.for_network(n, first=True)]
+    assert once == [*rescaled, "p = 0.7, drop", "p = 0.7, last"]
+    here = {"gap": [1.0, 0.5], "rounds": {"0.6": 1}, "final_gap": 0.5, "share_present": 1.0, "accuracy": {"test": 1.0}}
+    methods = {neural.OURS: here, neural.OURS_DEFAULT: here, neural.POOLED: here}
+    arms = [{"name": n, "p": float(n[4:].split(",")[0]), "seed": 0, "methods": methods} for n in once]
+    network = {"arms": arms, "rounds": 1, "levels": [0.6], "model": _mnist.NETWORK}
+    shown = participation.charts(network)
+    assert [chart["title"] for chart in shown] == ["p, share rescaled", "p = 0.7, missing share"]
+    assert len(shown[0]["views"]) == 3
+    assert "with the default switch 1.00" in participation.verdict(network)["findings"][0]
 
 
 def test_every_seed_has_to_stay_robust():
@@ -182,6 +207,24 @@ def test_a_trend_has_to_rise_at_every_step(ratios, word):
     arms = [{"value": float(i), "runs": runs(r)} for i, r in enumerate(ratios)]
     assert _trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)["verdict"] == word
     assert _trend.judge({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
+
+
+def test_baselines_that_the_claim_does_not_name_are_told_where_they_were_run():
+    lines = {neural.OURS: 0.005, neural.POOLED: 0.005, neural.MATCHED: 0.005}
+    first = lines | {neural.TRUE: 0.01, neural.NESTEROV: -0.01}
+    runs = [
+        {
+            "gain": 1.0,
+            "model": _mnist.NETWORK,
+            "series": {n: [1 - rate * k for k in range(101)] for n, rate in some.items()},
+        }
+        for some in (first, lines)
+    ]
+    result = {"rounds": 100, "axis": "N", "model": _mnist.NETWORK, "arms": [{"value": 2.0, "runs": runs}]}
+    (said,) = _trend.judge(result, "N", rising=True)["findings"]
+    assert said.endswith("; speed-up 0.500 over GD 1/L; Nesterov 1/L-bar diverged")
+    (chart,) = _trend.charts(result)
+    assert [line["name"] for line in chart["lines"]] == [*lines, neural.TRUE, neural.NESTEROV]
 
 
 @pytest.mark.parametrize("wild", [[1.0, 0.1, 6e4], [1.0, 0.1, None]])

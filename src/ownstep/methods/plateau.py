@@ -31,6 +31,9 @@ class Plateau:
     proves that the common rounds are repairing the local phase's bias. Some of that can wait, as it can be
     repaired at any time, while a local round may be worth up to L_bar / L_min common ones: the product is
     L_max / L_min. The rule sees only f, the one number the server receives with every sum.
+
+    Where devices are absent, f is the mean over those who are there: it jumps with them, and the rule may fire after a
+    few rounds. That costs the local phase, not convergence; :class:`~ownstep.methods.At` is not misled.
     """
 
     def begin(self) -> Watch:
