@@ -87,7 +87,12 @@ def test_what_a_gpu_gave_later_is_judged_without_running_anything(tmp_path, monk
 def test_the_network_switches_as_in_the_paper_and_says_so_where_it_did_not():
     both = _mnist.ours(_mnist.NETWORK)
     assert both == {neural.OURS: OwnStep(At(800)), neural.OURS_DEFAULT: OwnStep()}
+    assert _mnist.ours(_mnist.NETWORK, both=False) == {neural.OURS: OwnStep(At(800))}
     assert _mnist.ours(_mnist.LOGISTIC) == {neural.OURS: OwnStep()}
+    more = [neural.TRUE, neural.TUNED, neural.NESTEROV]
+    assert list(_trend.methods(_mnist.LOGISTIC, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED, *more]
+    assert list(_trend.methods(_mnist.NETWORK, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED]
+    assert neural.TUNED not in _trend.methods(_mnist.NETWORK, first=True)
     network = {"arms": [], "model": _mnist.NETWORK}
     assert "at least 800" in _mnist.notice({"network": network})
     assert "800" not in _mnist.notice({"network": network | {"switch": 800}})

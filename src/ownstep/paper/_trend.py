@@ -41,17 +41,18 @@ def run(
     kept, arms = pieces or Pieces(), []
     for value in values:
         runs = [
-            kept(f"{value}, {s}", _one, quick, s, split(value, s), rounds, progress, beside(quick, s == seed))
+            kept(f"{value}, {s}", _one, quick, s, split(value, s), rounds, progress, s == seed)
             for s in range(seed, seed + (seeds or repeats))
         ]
         arms.append({"value": float(value), "runs": runs})
     return {"axis": axis, "rounds": rounds, "model": runs[0]["model"], "arms": arms}
 
 
-def beside(quick: bool, first: bool) -> dict[str, Method]:
-    """The baselines that the claim does not name: all of them, but for the network the cheap ones with one split."""
+def methods(model: str, first: bool) -> dict[str, Method]:
+    """What is run: everything, but of the network's splits only the first sees what the claim does not name."""
     cheap = {name: method for name, method in BESIDE.items() if name != TUNED}
-    return BESIDE if not _mnist.on_gpu(quick) else cheap if first else {}
+    beside = BESIDE if model != _mnist.NETWORK else cheap if first else {}
+    return _mnist.ours(model, first) | METHODS | beside
 
 
 def _one(
@@ -60,12 +61,12 @@ def _one(
     split: _mnist.Splitter,
     rounds: int,
     progress: bool | None,
-    more: Mapping[str, Method],
+    first: bool,
 ) -> dict[str, Any]:
     setting = _mnist.problem(quick, seed, split)
     devices = setting.plan.devices
     histories: dict[str, History] = {}
-    for name, method in (_mnist.ours(setting.model) | METHODS | dict(more)).items():
+    for name, method in methods(setting.model, first).items():
         goal = histories[OURS].best_value if histories else None
         histories[name] = run_method(
             method,

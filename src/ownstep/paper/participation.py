@@ -67,7 +67,7 @@ def run(
         if _mnist.on_gpu(quick):
             found = {name: case for name, case in found.items() if for_network(name, s == seed)}
         for name, (p, rule) in found.items():
-            arms.append(kept(f"{name}, seed {s}", _arm, setting, s, name, p, rule, rounds, levels, progress))
+            arms.append(kept(f"{name}, seed {s}", _arm, setting, s, name, p, rule, rounds, levels, progress, s == seed))
     return completed(about | {"levels": list(levels), "rounds": rounds, "arms": arms}, quick)
 
 
@@ -102,10 +102,11 @@ def _arm(
     rounds: int,
     levels: tuple[float, ...],
     progress: bool | None,
+    first: bool,
 ) -> dict[str, Any]:
     setting = make(seed)
     out: dict[str, Any] = {"name": name, "p": p, "seed": seed, "methods": {}}
-    methods: dict[str, Method] = _mnist.ours(setting.model) | {POOLED: GD("mean")}
+    methods: dict[str, Method] = _mnist.ours(setting.model, first) | {POOLED: GD("mean")}
     for label, method in methods.items():
         history = run_method(
             method, setting.problem, rounds, devices=setting.plan.devices, participation=rule, progress=progress,
@@ -125,9 +126,10 @@ def _arm(
 
 def slowdowns(result: Mapping[str, Any], name: str, method: str = OURS) -> dict[str, list[float]]:
     """Rounds under an absence over rounds with everyone there, by level, one a seed; infinite if it never arrives."""
-    everyone = {a.get("seed", 0): a["methods"][method]["rounds"] for a in result["arms"] if a["p"] == 1}
+    ran = [arm for arm in result["arms"] if method in arm["methods"]]
+    everyone = {a.get("seed", 0): a["methods"][method]["rounds"] for a in ran if a["p"] == 1}
     out: dict[str, list[float]] = {}
-    for arm in _named(result, name):
+    for arm in (a for a in ran if a["name"] == name):
         here = arm["methods"][method]["rounds"]
         for level, k in everyone[arm.get("seed", 0)].items():
             if k:
