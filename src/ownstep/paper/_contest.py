@@ -28,6 +28,8 @@ BASELINES: dict[str, Method] = {
     POOLED: GD("mean"), TRUE: GD("true"), MATCHED: GD("matched"), NESTEROV: Nesterov("mean"),
 }  # fmt: skip
 """What stands beside the rivals; tuned GD is searched for."""
+TOP = 3.0
+"""Of a run that diverges, what is drawn: up to so many times the first gap."""
 SCALES = tuple(2.0**o for o in range(-2, 7))
 
 
@@ -267,9 +269,12 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
     for model, part in _mnist.parts(result).items():
         where = _mnist.pointer(result, part)
         for title, arm in firsts(part["arms"]).items():
-            lines = [{"name": name, "x": s["round"], "y": s["gap"]} for name, s in arm["series"].items()]
+            lines = [
+                {"name": name, "x": s["round"], "y": [g if g is not None and g <= TOP else None for g in s["gap"]]}
+                for name, s in arm["series"].items()
+            ]
             shown = {"title": f"{model}, {title}", "pointer": where, "y": _mnist.gap_label(model), "log": True}
-            out.append(shown | {"lines": lines, "x_log": True, "note": "first seed"})
+            out.append(shown | {"lines": lines, "x_log": True, "note": f"first seed; nothing above {TOP:g} is drawn"})
     return out
 
 
@@ -289,6 +294,6 @@ def draw(ax: Axes, arm: Mapping[str, Any], model: str, title: str, legend: Any =
         )  # fmt: skip
     ax.set_yscale("log")
     ax.set_xscale("symlog", linthresh=1)
-    ax.set_ylim(max(1e-4, least / 2), 3)
+    ax.set_ylim(max(1e-4, least / 2), TOP)
     ax.set_xlim(0, None)
     plots.finish(ax, f"{model}, {title}", "round", _mnist.gap_label(model), legend)

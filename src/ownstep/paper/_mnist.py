@@ -31,7 +31,8 @@ SETTINGS = (
     ("L_i", "estimated from 1,000 samples", "1,000 gradient differences; logistic: largest eigenvalue",
      "the eigenvalue is that of a bound on the Hessian, so never too small"),
     ("progress", "training loss", "loss over that at the start; logistic: relative gap to the optimum", ""),
-    ("switch", "MNIST: no earlier than round 800", "the default rule; the network: at round 800, the default beside it",
+    ("switch", "MNIST: no earlier than round 800",
+     "the default rule; the network: at round 800, the default beside it, unless a note says otherwise",
      "the default needs no tuning"),
     ("weights", "1/N", "samples", "1/N minimises another function when devices differ in size"),
 )  # fmt: skip
