@@ -76,7 +76,14 @@ def test_a_network_s_claim_has_to_hold_at_every_stated_loss():
 
 def contest_arm(ours, theirs, **more):
     rows = [
-        {"method": name, "rounds": {"0.1": k}, "search": None, "stopped": "", "accuracy": {"test": 0.9}}
+        {
+            "method": name,
+            "rounds": {"0.1": k},
+            "search": None,
+            "stopped": "",
+            "accuracy": {"test": 0.9},
+            "switched_at": None,
+        }  # fmt: skip
         for name, k in ((_contest.OURS, ours), ("FedAdam", theirs))
     ]
     return {"rows": rows, "group": "g", "series": {"x": {"round": [0, 100]}}, **more}

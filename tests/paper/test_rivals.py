@@ -159,6 +159,7 @@ def arm(**rounds):
                 "search": searched if "tuned" in name else None,
                 "stopped": "",
                 "accuracy": {"test": 0.9},
+                "switched_at": 7 if name == _contest.OURS else None,
             }
             for name, counts in {
                 _contest.OURS: (10, 20),
@@ -197,6 +198,9 @@ def test_over_seeds_it_is_said_who_never_arrives():
     arms["x, seed 0"] = arm(FedAdam=(20, 40)) | {"group": "x", "seed": 0}
     (said,) = (text for text in fedopt.verdict({"arms": arms})["findings"] if "FedAdam" in text)
     assert "2.00 [2.00, 2.00] / 3.97 [2.00, 4.95] (they never in 2 of 3)" in said
+    first, second, *_ = fedopt.verdict({"arms": arms})["findings"]
+    assert "Algorithm 1: 10, 10, 10 / 20, 20, 20 rounds to 0.1 / 0.01; left the local phase after 7, 7, 7;" in first
+    assert "after never, never, never; test accuracy 90.0%" in second
 
 
 @pytest.mark.parametrize(

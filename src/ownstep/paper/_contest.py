@@ -167,6 +167,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
     for name, arm in arms.items():
         groups.setdefault(arm.get("group", name), []).append(arm)
     for name, repeats in groups.items():
+        run = [row["method"] for row in repeats[0]["rows"]]
+        findings += [f"{name}: {_itself(repeats, ours)}" for ours in (OURS, OURS_TUNED) if ours in run]
         for row in repeats[0]["rows"]:
             rival = row["method"]
             if rival in (OURS, OURS_TUNED):
@@ -236,11 +238,23 @@ def _sentence(
     if tuned:
         spent = sum(_row_of(arm, row["method"])["search"]["rounds_spent"] for arm in repeats)
         out += f" (found by a search of {spent:,} rounds)"
-    stops = [_row_of(arm, row["method"])["stopped"] for arm in repeats]
-    if any("diverged" in stop or stop.startswith("f(x) is") for stop in stops):
-        out += "; it diverged"
-    right = np.mean([_row_of(arm, row["method"])["accuracy"]["test"] for arm in repeats])
-    return out + f"; test accuracy {100 * right:.1f}%"
+    return out + _end(repeats, row["method"])
+
+
+def _itself(repeats: Sequence[Mapping[str, Any]], ours: str) -> str:
+    """Algorithm 1's rounds to each level, seed by seed, and when it switched."""
+    rows = [_row_of(arm, ours) for arm in repeats]
+    levels = list(rows[0]["rounds"])
+    rounds = " / ".join(", ".join(str(row["rounds"][level] or "never") for row in rows) for level in levels)
+    left = ", ".join("never" if row["switched_at"] is None else str(row["switched_at"]) for row in rows)
+    return f"{ours}: {rounds} rounds to {' / '.join(levels)}; left the local phase after {left}{_end(repeats, ours)}"
+
+
+def _end(repeats: Sequence[Mapping[str, Any]], method: str) -> str:
+    rows = [_row_of(arm, method) for arm in repeats]
+    diverged = any("diverged" in row["stopped"] or row["stopped"].startswith("f(x) is") for row in rows)
+    right = np.mean([row["accuracy"]["test"] for row in rows])
+    return f"{'; it diverged' if diverged else ''}; test accuracy {100 * right:.1f}%"
 
 
 def _absent(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str, level: str) -> str:
