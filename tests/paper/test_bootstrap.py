@@ -83,7 +83,7 @@ def contest_arm(ours, theirs, **more):
             "stopped": "",
             "accuracy": {"test": 0.9},
             "switched_at": None,
-        }  # fmt: skip
+        }
         for name, k in ((_contest.OURS, ours), ("FedAdam", theirs))
     ]
     return {"rows": rows, "group": "g", "series": {"x": {"round": [0, 100]}}, **more}
