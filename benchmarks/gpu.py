@@ -73,7 +73,7 @@ def write(asked: argparse.Namespace, name: str, result: dict[str, Any]) -> None:
 def unfinished(asked: argparse.Namespace) -> Path:
     """Where work in progress is kept, apart for every commit and setting that its results depend on."""
     how = [asked.commit, asked.device, asked.precision, asked.layout, "fused" if asked.fused else None]
-    how += ["tiny" if asked.tiny else None]
+    how += ["tiny" if asked.tiny else None, f"from{asked.first_seed}"]
     folder: Path = asked.parts or asked.out / "parts"
     return folder / "-".join(str(h) for h in how if h)
 
@@ -169,17 +169,22 @@ def appendix(asked: argparse.Namespace) -> None:
         _mnist.problem = lambda quick, seed, split: _mnist.network(seed, split, **few)
         _mnist.on_gpu = lambda quick: True
     most = asked.seeds
-    pieces = {name: Told(unfinished(asked) / name, neural.Clock(asked.seconds)) for name in asked.names.split(",")}
+    clock = neural.Clock(asked.seconds)
+    pieces = {name: Told(unfinished(asked) / name, clock) for name in asked.names.split(",")}
     for asked.seeds in range(1, most + 1):  # what is written says how many
         for name, parts in pieces.items():
             experiment = importlib.import_module(f"ownstep.paper.{name}")
             options: dict[str, Any] = {"seed": asked.first_seed, "seeds": asked.seeds, "progress": False}
             try:
                 write(asked, f"gpu-{name}.json", {"result": experiment.run(quick=asked.tiny, pieces=parts, **options)})
-            except TimeoutError as late:
+            except OutOfTime as late:
                 say(f"{name}, {asked.seeds} seeds: {late}")
             else:
                 say(f"{name}, {asked.seeds} seeds: written")
+
+
+class OutOfTime(Exception):
+    """What is left of the time is too short for the next part."""
 
 
 class Told(Pieces):
@@ -192,7 +197,7 @@ class Told(Pieces):
     def __call__(self, name: str, make: Callable[..., Any], *arguments: Any) -> Any:
         def timed(*given: Any) -> Any:
             if not self.clock.allows(self.longest):
-                raise TimeoutError(f"no time for {name}: the longest part took {self.longest:.0f} s")
+                raise OutOfTime(f"no time for {name}: the longest part took {self.longest:.0f} s")
             began = time.monotonic()
             made = make(*given)
             took = time.monotonic() - began

@@ -106,6 +106,11 @@ def test_plateau_fires_when_common_rounds_are_better_by_more_than_the_spread():
 
 def test_plateau_ignores_rounds_in_which_nobody_answered():
     devices, switch = Devices.uniform([1.0, 4.0]), Plateau()
+    for silent in range(1, 10):  # one round alone, others as they should be
+        watch = switch.begin()
+        for k in range(1, 10):
+            watch = switch.observe(watch, k, None, np.nan if k == silent else 100.0 - k, devices)
+        assert watch.fired is None
     watch = switch.begin()
     for k in range(1, 200):
         watch = switch.observe(watch, k, None, np.nan, devices)

@@ -85,17 +85,20 @@ def test_what_a_gpu_gave_later_is_judged_without_running_anything(tmp_path, monk
 
 
 def test_the_network_switches_as_in_the_paper_and_says_so_where_it_did_not():
-    both = _mnist.ours(_mnist.NETWORK)
-    assert both == {neural.OURS: OwnStep(At(800)), neural.OURS_DEFAULT: OwnStep()}
-    assert _mnist.ours(_mnist.NETWORK, both=False) == {neural.OURS: OwnStep(At(800))}
-    assert _mnist.ours(_mnist.LOGISTIC) == {neural.OURS: OwnStep()}
+    assert _mnist.ours(_mnist.NETWORK, 1000) == {neural.OURS: OwnStep(At(800)), neural.OURS_DEFAULT: OwnStep()}
+    assert _mnist.ours(_mnist.NETWORK, 400, both=False) == {neural.OURS: OwnStep(At(320))}
+    assert _mnist.ours(_mnist.LOGISTIC, 1000) == {neural.OURS: OwnStep()}
     more = [neural.TRUE, neural.TUNED, neural.NESTEROV]
-    assert list(_trend.methods(_mnist.LOGISTIC, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED, *more]
-    assert list(_trend.methods(_mnist.NETWORK, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED]
-    assert neural.TUNED not in _trend.methods(_mnist.NETWORK, first=True)
-    network = {"arms": [], "model": _mnist.NETWORK}
-    assert "at least 800" in _mnist.notice({"network": network})
-    assert "800" not in _mnist.notice({"network": network | {"switch": 800}})
+    assert list(_trend.methods(_mnist.LOGISTIC, 9, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED, *more]
+    assert list(_trend.methods(_mnist.NETWORK, 9, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED]
+    first = _trend.methods(_mnist.NETWORK, 9, first=True)
+    assert set(first) == {neural.OURS, neural.OURS_DEFAULT, neural.POOLED, neural.MATCHED, neural.TRUE, neural.NESTEROV}
+    for early, both in (
+        ({"methods": {neural.OURS: 0}}, {"methods": first}),
+        ({"runs": [{"series": {}}]}, {"series": first}),
+    ):
+        assert "at least 800" in _mnist.notice({"network": {"arms": [early]}})
+        assert "800" not in _mnist.notice({"network": {"arms": [both]}})
 
 
 def test_of_the_absences_the_network_sees_the_papers_and_once_every_choice_for_the_missing_share():
@@ -231,9 +234,13 @@ def test_baselines_that_the_claim_does_not_name_are_told_where_they_were_run():
     ]
     result = {"rounds": 100, "axis": "N", "model": _mnist.NETWORK, "arms": [{"value": 2.0, "runs": runs}]}
     (said,) = _trend.judge(result, "N", rising=True)["findings"]
-    assert said.endswith("; speed-up 0.500 over GD 1/L; Nesterov 1/L-bar diverged")
+    assert said.endswith("; speed-up 0.500 over GD 1/L (first split); Nesterov 1/L-bar diverged")
     (chart,) = _trend.charts(result)
-    assert [line["name"] for line in chart["lines"]] == [*lines, neural.TRUE, neural.NESTEROV]
+    assert [line["name"] for line in chart["lines"]] == [
+        *lines,
+        "GD 1/L (first split)",
+        "Nesterov 1/L-bar (first split)",
+    ]
 
 
 @pytest.mark.parametrize("wild", [[1.0, 0.1, 6e4], [1.0, 0.1, None]])

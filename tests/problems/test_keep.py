@@ -43,6 +43,18 @@ def test_only_is_keeping_one_device():
     assert whole.only(2).value(x) == pytest.approx(float(whole.mix(x, whole.weights)[0][2]), rel=1e-14)
 
 
+def test_a_network_in_blocks():
+    torch = pytest.importorskip("torch")
+    from ownstep.problems import Blocks, Network
+
+    rng = np.random.default_rng(2)
+    inputs, labels = torch.as_tensor(rng.standard_normal((60, 3))), rng.integers(0, 2, 60)
+    owners = np.concatenate([np.full(10, 2), rng.permutation(np.arange(50) % 5)])  # the first block is one device's
+    blocks = Blocks([(inputs[:10],), (inputs[10:35],), (inputs[35:],)])
+    whole = Network(torch.nn.Linear(3, 2).double(), blocks, labels, partition.given(owners))
+    check(whole, whole.x0() + 0.3, rng.standard_normal(5), 1e-13)
+
+
 @pytest.mark.parametrize("b", [None, 2])
 def test_a_network_and_its_batches(b):
     torch = pytest.importorskip("torch")

@@ -101,8 +101,11 @@ class Answering:
         """Local steps, or gradients that are remembered: one pass over the data a local step."""
         assert ask.mix is not None
         weights = self.problem.weights
-        losses, rows = each(self.problem, ask.x)
-        gradient = alike(weights, rows) @ rows
+        if hasattr(self.problem, "each"):
+            losses, rows = self.problem.each(ask.x)
+            gradient = alike(weights, rows) @ rows
+        else:
+            (losses, gradient), rows = self.problem.mix(ask.x, weights), self.problem.gradients(ask.x)
         rows = local_work(self.problem, ask.x, ask.local or LocalWork(1, 1.0), rows)
         rows[~present] = 0 if self.missing != "last" or self.last is None else self.last[~present]
         if self.missing == "last":

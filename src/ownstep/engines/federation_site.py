@@ -19,6 +19,7 @@ from flwr.clientapp import ClientApp
 
 from ownstep.checks import whole_number
 from ownstep.engines.answering import local_work
+from ownstep.engines.curvature import each
 from ownstep.engines.federation_wire import (
     NPY_HEADER,
     Question,
@@ -106,8 +107,8 @@ class Site:
         if question.local is None:
             losses, vector = problem.mix(x, np.array([question.c]))
         else:
-            losses = problem.mix(x, np.zeros(1))[0]
-            vector = question.c * local_work(problem, x, question.local)[0]
+            losses, rows = each(problem, x)
+            vector = question.c * local_work(problem, x, question.local, rows)[0]
         elsewhere = losses if question.at is None else problem.mix(like(question.at, x), np.zeros(1))[0]
         out = to_numpy(vector)
         check_outgoing(out, question.x)

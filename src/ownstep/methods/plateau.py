@@ -51,7 +51,7 @@ class Plateau:
             probe = max(3, k // PROBE_SHARE)
             return replace(watch, probing=True, memory=(k, probe, math.nan, rate))
         spread = float(devices.L.max() / devices.L.min())
-        if rate > max(0.0, spread * local_rate):
+        if rate > 0 and rate > spread * local_rate:
             why = f"a common round lowers f by {rate:.3g}, a local one by {local_rate:.3g}"
             return Watch(fired=k, why=why)
         return replace(watch, probing=False, memory=(k, max(6, k // LOCAL_SHARE), math.nan, math.nan))

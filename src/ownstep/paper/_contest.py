@@ -14,7 +14,7 @@ from ownstep.paper import _mnist
 from ownstep.paper._mnist import Setting
 from ownstep.paper.bootstrap import interval, number
 from ownstep.paper.conducting import Pieces
-from ownstep.paper.neural import MATCHED, NESTEROV, OURS, POOLED, TRUE, WORTHWHILE
+from ownstep.paper.neural import MATCHED, NESTEROV, OURS, OURS_DEFAULT, POOLED, TRUE, WORTHWHILE
 from ownstep.plan import Devices
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def contest(
     options: dict[str, Any] = {"devices": devices, "participation": participation, "progress": progress}
     histories: dict[str, History] = {}
     search: dict[str, dict[str, Any]] = {}
-    algorithm = _mnist.ours(setting.model)
+    algorithm = _mnist.ours(setting.model, rounds)
     for name, method in (algorithm | BASELINES | dict(rivals)).items():
         histories[name] = run(method, problem, rounds, name=name, **options)
     steps = tuple(s / devices.L_bar for s in SCALES)
@@ -297,13 +297,14 @@ def draw(ax: Axes, arm: Mapping[str, Any], model: str, title: str, legend: Any =
     from ownstep import plots
 
     names = list(arm["series"])
-    base = {name: name.removesuffix(" tuned").removesuffix(", steps") for name in names}
+    base = {name: OURS if name.startswith(OURS) else name.removesuffix(" tuned") for name in names}
     shades, least = plots.shades(list(dict.fromkeys(base.values()))), 1.0
     for name, series in arm["series"].items():
         gap = np.array([np.nan if g is None else g for g in series["gap"]], float)
         ours, least = name.startswith(OURS), min(least, float(np.nanmin(gap)))
         ax.plot(
-            series["round"], gap, label=name, color=shades[base[name]], ls="--" if name.endswith("tuned") else "-",
+            series["round"], gap, label=name, color=shades[base[name]],
+            ls="--" if name.endswith("tuned") else ":" if name == OURS_DEFAULT else "-",
             lw=2.4 if ours else 1.3, zorder=3 if ours else 2,
         )  # fmt: skip
     ax.set_yscale("log")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 METHODS: dict[str, Method] = {POOLED: GD("mean"), MATCHED: GD("matched")}
 BESIDE: dict[str, Method] = {TRUE: GD("true"), TUNED: GD("tuned"), NESTEROV: Nesterov("mean")}
-"""What the claim does not name; GD is tuned to arrive first where Algorithm 1 ends."""
+"""Shown beside what is judged; GD is tuned to arrive first where Algorithm 1 ends."""
 SHOWN = (OURS, OURS_DEFAULT, *METHODS, *BESIDE)
 
 
@@ -48,11 +48,13 @@ def run(
     return {"axis": axis, "rounds": rounds, "model": runs[0]["model"], "arms": arms}
 
 
-def methods(model: str, first: bool) -> dict[str, Method]:
-    """What is run: everything, but of the network's splits only the first sees what the claim does not name."""
-    cheap = {name: method for name, method in BESIDE.items() if name != TUNED}
-    beside = BESIDE if model != _mnist.NETWORK else cheap if first else {}
-    return _mnist.ours(model, first) | METHODS | beside
+def methods(model: str, rounds: int, first: bool) -> dict[str, Method]:
+    """What is run: for the network no search, and beside what is judged the first split alone."""
+    every = _mnist.ours(model, rounds, first) | METHODS | BESIDE
+    if model != _mnist.NETWORK:
+        return every
+    left_out = {TUNED} if first else set(BESIDE)
+    return {name: method for name, method in every.items() if name not in left_out}
 
 
 def _one(
@@ -66,7 +68,7 @@ def _one(
     setting = _mnist.problem(quick, seed, split)
     devices = setting.plan.devices
     histories: dict[str, History] = {}
-    for name, method in methods(setting.model, first).items():
+    for name, method in methods(setting.model, rounds, first).items():
         goal = histories[OURS].best_value if histories else None
         histories[name] = run_method(
             method,
@@ -101,17 +103,21 @@ def speed_ups(arm: dict[str, Any], stride: int, against: str = POOLED) -> list[f
     for one in arm["runs"]:
         if against not in one["series"]:
             continue
-        ends = one.get("final_gap", {})
-        gaps = {name: [*gap, ends[name]] if name in ends else gap for name, gap in one["series"].items()}
-        if diverged(gaps[against]):
+        if _wild(one, against):
             continue
         curves = {name: ([stride * k for k in range(len(gap))], gap) for name, gap in one["series"].items()}
         rounds = to_common_level(curves, [against, OURS])
-        if diverged(gaps[OURS]):
+        if _wild(one, OURS):
             out.append(0.0)
         elif rounds is not None:
             out.append(rounds[against] / rounds[OURS])
     return out
+
+
+def _wild(one: Mapping[str, Any], name: str) -> bool:
+    """Did a method diverge in this run, be it after the last point that was kept?"""
+    ends = one.get("final_gap", {})
+    return diverged([*one["series"][name], *([ends[name]] if name in ends else [])])
 
 
 def judge(result: Mapping[str, Any], more: str, rising: bool) -> dict[str, Any]:
@@ -151,11 +157,13 @@ def _others(arm: dict[str, Any], stride: int) -> str:
     """The baselines that the claim does not name, where they were run."""
     beside = [name for name in SHOWN if name not in (OURS, *METHODS)]
     found = {name: speed_ups(arm, stride, name) for name in beside}
-    told = [f"{np.mean(f):.3f} over {name}" for name, f in found.items() if f]
-    wild = [
-        name for name in beside if any(name in one["series"] and diverged(one["series"][name]) for one in arm["runs"])
-    ]
+    told = [f"{np.mean(f):.3f} over {name}{_alone(arm, name)}" for name, f in found.items() if f]
+    wild = [name for name in beside if any(name in one["series"] and _wild(one, name) for one in arm["runs"])]
     return (f"; speed-up {', '.join(told)}" if told else "") + "".join(f"; {name} diverged" for name in wild)
+
+
+def _alone(arm: dict[str, Any], name: str) -> str:
+    return " (first split)" if sum(name in one["series"] for one in arm["runs"]) < len(arm["runs"]) else ""
 
 
 def lost(found: Sequence[float]) -> str:
@@ -194,7 +202,9 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
                     continue
                 at, rows = on_one_grid([([step * k for k in range(len(gap))], gap) for gap in gaps], after=np.inf)
                 middle, low, high = (curve.tolist() for curve in spread(rows))
-                lines.append({"name": name, "x": at.tolist(), "y": middle, "low": low, "high": high})
+                lines.append(
+                    {"name": name + _alone(arm, name), "x": at.tolist(), "y": middle, "low": low, "high": high}
+                )
             shown = {"title": f"{model}, {part['axis']} = {arm['value']:g}", "pointer": where, "log": True}
             note = f"lines: the median of {len(arm['runs'])} splits; shaded: their range"
             out.append(shown | {"y": _mnist.gap_label(model), "lines": lines, "note": note})

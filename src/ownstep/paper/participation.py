@@ -106,7 +106,7 @@ def _arm(
 ) -> dict[str, Any]:
     setting = make(seed)
     out: dict[str, Any] = {"name": name, "p": p, "seed": seed, "methods": {}}
-    methods: dict[str, Method] = _mnist.ours(setting.model, first) | {POOLED: GD("mean")}
+    methods: dict[str, Method] = _mnist.ours(setting.model, rounds, first) | {POOLED: GD("mean")}
     for label, method in methods.items():
         history = run_method(
             method, setting.problem, rounds, devices=setting.plan.devices, participation=rule, progress=progress,
@@ -188,7 +188,11 @@ def _finding(result: Mapping[str, Any], name: str) -> str:
     gaps = [h["final_gap"] for h in here]
     end = "none" if None in gaps else f"{np.mean(gaps):.3g}"
     beside = {"pooled GD": POOLED, "with the default switch": OURS_DEFAULT}
-    others = ", ".join(f"{shown} {text(method)}" for shown, method in beside.items() if _ran(result, method))
+    others = ", ".join(
+        f"{shown} {text(method)}{'' if all(method in a['methods'] for a in _named(result, name)) else ', first draw'}"
+        for shown, method in beside.items()
+        if _ran(result, method)
+    )
     return (
         f"{name}: {text(OURS)} times the rounds of full participation to {levels} ({others}); final "
         f"gap {end}, {100 * np.mean([h['share_present'] for h in here]):.0f}% present, test accuracy "

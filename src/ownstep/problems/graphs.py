@@ -76,6 +76,11 @@ class Replay:
         """How it is run, and why not faster."""
         return f"{self.how}; not fused: {self.distrusted}" if self.distrusted else self.how
 
+    @property
+    def recorded(self) -> bool:
+        """Are results buffers that the next call overwrites?"""
+        return self._graph is not None
+
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         """The function's results; arguments that are already the recorded buffers are not copied."""
         if self.doubted:

@@ -29,6 +29,8 @@ from ownstep.problems.samples import LOSSES, Augment, Blocks, Loss, cut
 
 Call = Callable[[dict[str, Tensor], tuple[Tensor, ...]], Tensor]
 CPU_CHUNK = 256
+MOST_RECORDED = 100
+"""Devices whose own passes are recorded as one graph; beyond, recording would take longer than it saves."""
 PROBE = 3
 """Samples looked at when a problem is made, to see whether the loss is per sample."""
 
@@ -118,7 +120,6 @@ class Network:
             (CPU_CHUNK if self.device.type == "cpu" else None) if chunk is None else whole_number("chunk", chunk, 1)
         )
         self.fused, self.replayed = fused, graph and self.chunk is None
-        self._apply = torch.compile(self._call) if fused else self._call
         self._arrange()
         self._probe()
 
@@ -135,8 +136,9 @@ class Network:
         self._drawn: int | None = None
         self._last_mix: tuple[NDArray[np.float64], float, Tensor, Tensor] | None = None
         once = self._whole if self.batch is None else self._weighted
+        self._apply = torch.compile(self._call) if self.fused else self._call
         self._pass = Replay(once, self.replayed, self.fused, self._tensor_by_tensor)
-        self._passes = Replay(self._alone, self.replayed)
+        self._passes = Replay(self._alone, self.replayed and len(self.counts) <= MOST_RECORDED)
 
     @property
     def dim(self) -> int:
@@ -160,8 +162,9 @@ class Network:
 
     @property
     def replay_note(self) -> str:
-        """Whether the pass is replayed as a CUDA graph, and if not, why."""
-        return self._pass.note
+        """Whether the pass, and that over every device alone, is replayed as a CUDA graph, and if not, why."""
+        alone = self._passes.note
+        return self._pass.note + (f"; every device alone: {alone}" if alone not in ("", self._pass.how) else "")
 
     def x0(self) -> Tensor:
         """The model's parameters as they were given."""
@@ -210,7 +213,7 @@ class Network:
             return self._each_of_batch(x)
         points = self._vector(x, len(self.weights))
         losses, rows = self._passes(points.expand(len(self.weights), -1), self._inverse)
-        return losses.cpu().numpy(), rows.clone()
+        return losses.cpu().numpy(), rows.clone() if self._passes.recorded else rows
 
     def _each_of_batch(self, x: Tensor) -> tuple[NDArray[np.float64], Tensor]:
         present = torch.bincount(self.device_of[self._batch_indices()], minlength=len(self.weights)).cpu().numpy()
@@ -219,7 +222,8 @@ class Network:
                 f"device {self.names[present.argmin()]!r} has no sample in the batch of round {self.round} "
                 f"({self.batch!r}), so its gradient is unknown; use PerDevice batches"
             )
-        found = [self.mix(x[i] if x.ndim == 2 else x, c) for i, c in enumerate(np.eye(len(self.weights)))]
+        points = self._vector(x, len(self.weights)).expand(len(self.weights), -1)
+        found = [self.mix(point, c) for point, c in zip(points, np.eye(len(self.weights)), strict=True)]
         return np.array([each[i] for i, (each, _) in enumerate(found)]), torch.stack([row for _, row in found])
 
     def _alone(self, points: Tensor, coefficients: Tensor) -> tuple[Tensor, ...]:

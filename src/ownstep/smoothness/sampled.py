@@ -109,7 +109,8 @@ def differences(
         ``"euclidean"`` is the norm of the whole vector, to which the definition of smoothness refers.
     products : use exact Hessian-vector products, the limit epsilon -> 0, in place of differences.
     dtype : of the arithmetic.
-    chunk : draws in one vectorised pass; chosen from the memory there is by default. Changes nothing else.
+    chunk : draws in one vectorised pass; chosen from the memory there is by default, and then without cuDNN's trials.
+        Changes results by rounding alone.
     layout : how many models are run at once, see :mod:`ownstep.problems.stack`; on a GPU ``"grouped"`` where the
         model allows it, ``"vmap"`` elsewhere.
     fused : run differences in the ``"patches"`` layout with its small operations fused by ``torch.compile``, if that
@@ -195,7 +196,8 @@ def differences(
 def untried() -> Iterator[None]:
     """Inside it cuDNN picks its algorithms without trying them out.
 
-    On all the memory there is, trying takes longer than the draws: on an H200 16 a second with it, 150 without.
+    On half the memory there is, trying takes longer than the draws: 200 of them on an H200 came at 16 a second with it,
+    at 150 without.
     """
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False
