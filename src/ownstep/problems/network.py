@@ -25,14 +25,12 @@ from ownstep.problems.batches import Batch
 from ownstep.problems.flat import Layout, own_copy, resolve_device
 from ownstep.problems.graphs import Replay
 from ownstep.problems.penalties import Penalty
-from ownstep.problems.samples import LOSSES, Augment, Blocks, Loss, cut
+from ownstep.problems.samples import LOSSES, Augment, Blocks, Loss, check_per_sample, cut
 
 Call = Callable[[dict[str, Tensor], tuple[Tensor, ...]], Tensor]
 CPU_CHUNK = 256
 MOST_RECORDED = 100
 """Devices whose own passes are recorded as one graph; beyond, recording would take longer than it saves."""
-PROBE = 3
-"""Samples looked at when a problem is made, to see whether the loss is per sample."""
 
 
 class Network:
@@ -121,7 +119,8 @@ class Network:
         )
         self.fused, self.replayed = fused, graph and self.chunk is None
         self._arrange()
-        self._probe()
+        tensors = self._tensors(self.x0())
+        check_per_sample(lambda few, y: self.loss(self._forward(tensors, few), y), self.parts[0], self.targets)
 
     def _arrange(self) -> None:
         """What follows from the samples there are and who holds them; nothing of it is computed again in a pass."""
@@ -212,7 +211,7 @@ class Network:
         if self.dealer is not None:
             return self._each_of_batch(x)
         points = self._vector(x, len(self.weights))
-        losses, rows = self._passes(points.expand(len(self.weights), -1), self._inverse)
+        losses, rows = self._passes(points.expand(len(self.weights), -1))
         return losses.cpu().numpy(), rows.clone() if self._passes.recorded else rows
 
     def _each_of_batch(self, x: Tensor) -> tuple[NDArray[np.float64], Tensor]:
@@ -226,15 +225,14 @@ class Network:
         found = [self.mix(point, c) for point, c in zip(points, np.eye(len(self.weights)), strict=True)]
         return np.array([each[i] for i, (each, _) in enumerate(found)]), torch.stack([row for _, row in found])
 
-    def _alone(self, points: Tensor, coefficients: Tensor) -> tuple[Tensor, ...]:
+    def _alone(self, points: Tensor) -> tuple[Tensor, ...]:
         """(f_i, grad f_i) of every device at its own point, one pass over its samples after the other."""
         losses, rows = [], []
         for i, x in enumerate(points):
             penalty, row = self._penalised(x, x.new_ones(()))
             total = torch.zeros_like(penalty)
             for inputs, targets in self.rows(i):
-                owners = torch.full((len(targets),), i, device=self.device)
-                found, gradient = self._weigh(x, coefficients, owners, targets, inputs, self._call)
+                found, gradient = self._weigh(x, self._inverse[i], targets, inputs, self._call)
                 total, row = total + found.sum(), row + gradient
             losses.append(total / self.divisor[i] + penalty)
             rows.append(row)
@@ -310,9 +308,8 @@ class Network:
         for whole in self.parts:
             for part in cut(whole, self.chunk or len(whole[0])):
                 rows = slice(start, start + len(part[0]))
-                found, gradient = self._weigh(
-                    x, coefficients, self.device_of[rows], self.targets[rows], part, self._apply
-                )
+                factors = coefficients[self.device_of[rows]]
+                found, gradient = self._weigh(x, factors, self.targets[rows], part, self._apply)
                 total = total + gradient
                 losses.append(found)
                 start = rows.stop
@@ -325,7 +322,7 @@ class Network:
     ) -> tuple[Tensor, ...]:
         """The pass over one batch."""
         penalty, total = self._penalised(x, share)
-        losses, gradient = self._weigh(x, coefficients, owners, targets, inputs, self._apply)
+        losses, gradient = self._weigh(x, coefficients[owners], targets, inputs, self._apply)
         sums = torch.zeros(len(self.weights), dtype=torch.float64, device=self.device)
         return sums.index_add(0, owners, losses), penalty, total + gradient
 
@@ -339,13 +336,13 @@ class Network:
         return penalty.detach().double(), share * gradient
 
     def _weigh(
-        self, x: Tensor, coefficients: Tensor, owners: Tensor, targets: Tensor, inputs: tuple[Tensor, ...], call: Call
+        self, x: Tensor, factors: Tensor, targets: Tensor, inputs: tuple[Tensor, ...], call: Call
     ) -> tuple[Tensor, Tensor]:
-        """The samples' losses, and the gradient of their weighted sum."""
+        """The samples' losses, and the gradient of their sum with these factors."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             losses = self.loss(self._forward(self._tensors(x), inputs, call), targets)
-            (gradient,) = torch.autograd.grad((coefficients[owners] * losses).sum(), x)
+            (gradient,) = torch.autograd.grad((factors * losses).sum(), x)
         return losses.detach().double(), gradient
 
     def _call(self, tensors: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
@@ -385,22 +382,3 @@ class Network:
     def _placed(self, tensor: Tensor) -> Tensor:
         tensor = torch.as_tensor(tensor)
         return tensor.to(self.device, self.dtype) if tensor.is_floating_point() else tensor.to(self.device)
-
-    def _probe(self) -> None:
-        """Is the loss one number a sample, and does a sample's depend on that sample alone?"""
-        k = min(PROBE, len(self.parts[0][0]))
-        few, targets = tuple(t[:k] for t in self.parts[0]), self.targets[:k]
-        with torch.no_grad():
-            tensors = self._tensors(self.x0())
-            together = self.loss(self._forward(tensors, few), targets)
-            if together.shape != (k,):
-                raise InvalidInput(
-                    f"the loss must give one number a sample: {k} samples gave shape {tuple(together.shape)}; "
-                    "torch losses do so with reduction='none'"
-                )
-            alone = self.loss(self._forward(tensors, tuple(t[:1] for t in few)), targets[:1])
-        if not torch.allclose(alone, together[:1], rtol=0.05, atol=1e-3, equal_nan=True):
-            raise InvalidInput(
-                f"a sample's loss depends on the others in its batch ({float(alone):.4g} alone, "
-                f"{float(together[0]):.4g} with {k - 1} more), so f is no sum over samples"
-            )

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ownstep.errors import InvalidInput
+
 Loss = Callable[[Tensor, Tensor], Tensor]
+PROBE = 3
+"""Samples looked at when a problem is made, to see whether the loss is per sample."""
 
 
 class Augment(Protocol):
@@ -52,3 +57,24 @@ def cut(part: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
     """The same samples in pieces of at most this many."""
     for start in range(0, len(part[0]), max(1, size)):
         yield tuple(t[start : start + size] for t in part)
+
+
+def check_per_sample(
+    losses: Callable[[tuple[Tensor, ...], Tensor], Tensor], inputs: tuple[Tensor, ...], targets: Tensor
+) -> None:
+    """Is the loss one number a sample, and does a sample's depend on that sample alone? Looks at the first few."""
+    k = min(PROBE, len(inputs[0]))
+    few, some = tuple(t[:k] for t in inputs), targets[:k]
+    with torch.no_grad():
+        together = losses(few, some)
+        if together.shape != (k,):
+            raise InvalidInput(
+                f"the loss must give one number a sample: {k} samples gave shape {tuple(together.shape)}; "
+                "torch losses do so with reduction='none'"
+            )
+        alone = losses(tuple(t[:1] for t in few), some[:1])
+    if not torch.allclose(alone, together[:1], rtol=0.05, atol=1e-3, equal_nan=True):
+        raise InvalidInput(
+            f"a sample's loss depends on the others in its batch ({float(alone):.4g} alone, "
+            f"{float(together[0]):.4g} with {k - 1} more), so f is no sum over samples"
+        )
