@@ -219,19 +219,39 @@ def test_over_seeds_it_is_said_who_never_arrives():
     assert "after never, never, never; test accuracy 90.0%" in second
 
 
+def _straight(ratio):
+    """Straight lines: the baseline takes ``ratio`` times the rounds to any gap."""
+    rates = {_contest.OURS: 0.005 * ratio, _contest.POOLED: 0.005, _trend.MATCHED: 0.005}
+    return {name: [1 - rate * k for k in range(101)] for name, rate in rates.items()}
+
+
 @pytest.mark.parametrize(
     ("ratios", "word"),
     [((1, 1.2, 1.5), "holds"), ((1, 1.6, 1.5), "holds partly"), ((1, 1.0, 1.04), "does not hold here")],
 )
 def test_a_trend_has_to_rise_at_every_step(ratios, word):
-    def runs(ratio):
-        """Straight lines: the baseline takes ``ratio`` times the rounds to any gap."""
-        rates = {_contest.OURS: 0.005 * ratio, _contest.POOLED: 0.005, _trend.MATCHED: 0.005}
-        return [{"gain": 1.0, "series": {name: [1 - rate * k for k in range(101)] for name, rate in rates.items()}}]
-
-    arms = [{"value": float(i), "runs": runs(r)} for i, r in enumerate(ratios)]
+    arms = [{"value": float(i), "runs": [{"gain": 1.0, "series": _straight(r)}]} for i, r in enumerate(ratios)]
     assert _trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)["verdict"] == word
     assert _trend.judge({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
+
+
+@pytest.mark.parametrize(
+    ("ends", "word"),
+    [
+        ((1.3, 1.4), "holds"),
+        ((1.02, 1.5), "does not hold here"),  # by far more in the mean, and not surely
+    ],
+)
+def test_a_trend_over_splits_has_to_rise_beyond_their_spread(ends, word):
+    def runs(*ratios):
+        return [{"gain": 1.0, "series": _straight(ratio)} for ratio in ratios]
+
+    arms = [{"value": 1.0, "runs": runs(1, 1)}, {"value": 2.0, "runs": runs(*ends)}]
+    assert _trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)["verdict"] == word
+    between = {"value": 1.5, "runs": runs(0.99, 1.2)}  # its mean is between theirs, one of its splits is not
+    found = _trend.judge({"rounds": 100, "arms": [arms[0], between, arms[1]]}, "N", rising=True)
+    assert found["verdict"] == ("holds partly" if word == "holds" else word)
+    assert "here in 1 of 2" in found["rule"]
 
 
 def test_baselines_that_the_claim_does_not_name_are_told_where_they_were_run():

@@ -100,6 +100,8 @@ def _recorded(name: str, folder: Path) -> Iterator[tuple[str, list[dict[str, Any
     elif name in ("dirichlet", "devices"):
         parts = _mnist.parts(result)
         for (model, part), arm in ((item, arm) for item in parts.items() for arm in item[1]["arms"]):
+            if name == "devices" and arm["value"] == 5:
+                continue  # five devices, Dirichlet 0.1: the splits of the other experiment
             stride = max(1, part["rounds"] // 100)
             yield (
                 f"{name}, {part['axis']} {arm['value']:g}" + (f", {model}" if len(parts) > 1 else ""),
