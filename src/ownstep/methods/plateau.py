@@ -33,7 +33,8 @@ class Plateau:
     L_max / L_min. The rule sees only f, the one number the server receives with every sum.
 
     Where devices are absent, f is the mean over those who are there: it jumps with them, and the rule may fire after a
-    few rounds. That costs the local phase, not convergence; :class:`~ownstep.methods.At` is not misled.
+    few rounds. On a loss that is not convex own steps may raise f for a while, and it fires then. That costs the local
+    phase, not convergence; :class:`~ownstep.methods.At` is not misled.
     """
 
     def begin(self) -> Watch:

@@ -31,6 +31,10 @@ BASELINES: dict[str, Method] = {
 TOP = 3.0
 """Of a run that diverges, what is drawn: up to so many times the first gap."""
 SCALES = tuple(2.0**o for o in range(-2, 7))
+SETTINGS = (
+    ("tuned", "not said", "first in a search's race to the tightest level, then run again with what it found",
+     "steps so long are at the edge: a GPU's sums differ in the last bits, and a second run may diverge; it counts"),
+)  # fmt: skip
 
 
 def contest(

@@ -32,7 +32,7 @@ SETTINGS = (
      "the eigenvalue is that of a bound on the Hessian, so never too small"),
     ("progress", "training loss", "loss over that at the start; logistic: relative gap to the optimum", ""),
     ("switch", "MNIST: no earlier than round 800",
-     "the default rule; the network: after 80 % of the rounds, the default beside it, unless a note says otherwise",
+     "the default rule; the network: after 80 % of the rounds, the default beside it",
      "the default needs no tuning"),
     ("weights", "1/N", "samples", "1/N minimises another function when devices differ in size"),
 )  # fmt: skip
@@ -85,17 +85,17 @@ def pointer(result: Mapping[str, Any], part: Mapping[str, Any]) -> str:
 
 
 def judged(result: Mapping[str, Any], judge: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """The verdict on the paper's network where it was run as in the paper, with what the other model says beside it."""
+    """The verdict on the paper's network where there is one, with what the other model says beside it."""
     found = {model: judge(part) for model, part in parts(result).items()}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    first = NETWORK if _as_in_paper(result["network"]) else LOGISTIC
-    others = ((model, one) for model, one in found.items() if model != first)
+    (first, decides), *others = found.items()
+    if not others:
+        return decides
     return {
-        "verdict": found[first]["verdict"],
-        "rule": f"{first}: {found[first]['rule']}"
-        + "".join(f". Beside it, {model}: {one['verdict']}, {one['rule']}" for model, one in others),
-        "findings": [f"{model}: {text}" for model, one in found.items() for text in one["findings"]],
+        "verdict": decides["verdict"],
+        "rule": f"{first}: {decides['rule']}"
+        + "".join(f". Beside it, by the same rule, {model}: {one['verdict']}" for model, one in others),
+        "findings": [f"{model}, {one['verdict']}: {one['rule']}" for model, one in others]
+        + [f"{model}: {text}" for model, one in found.items() for text in one["findings"]],
         "numbers": [
             number | {"group": f"{model}: {number['group']}"}
             for model, one in found.items()
@@ -106,12 +106,6 @@ def judged(result: Mapping[str, Any], judge: Callable[[Any], dict[str, Any]]) ->
 
 def _model(result: Mapping[str, Any]) -> str:
     return str(result.get("model") or _first(result).get("model") or NETWORK)
-
-
-def _as_in_paper(result: Mapping[str, Any]) -> bool:
-    """Did the network's runs have the paper's switch? If so, the default one was run beside it."""
-    first = _first(result)
-    return OURS_DEFAULT in (first.get("methods") or first.get("series") or first["runs"][0]["series"])
 
 
 def _first(result: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -127,16 +121,9 @@ def gap_label(model: str) -> str:
 def notice(result: Any) -> str:
     """What a reader must know first: whether the paper's network was trained, or its place was taken."""
     if "network" in result:
-        if _as_in_paper(result["network"]):
-            return (
-                "There are two models: the paper's network, trained on a GPU, by which the claim is judged; and beside "
-                "it logistic regression of the same images, whose optimum and constants are known exactly."
-            )
         return (
-            "There are two models: logistic regression, whose optimum and constants are known exactly and by which the "
-            "claim is judged for now; and the paper's network on the same images, trained on a GPU. The network's "
-            "recorded runs left the local phase when the default rule told them to, in some after nine rounds. The "
-            "paper's code stays in it for at least 800 of 1,000, which was faster where both were tried."
+            "There are two models: the paper's network, trained on a GPU, by which the claim is judged; and beside it "
+            "logistic regression of the same images, whose optimum and constants are known exactly."
         )
     if _model(result) == NETWORK:
         return ""

@@ -192,10 +192,11 @@ def why(result: dict[str, Any]) -> str:
     text = "A split changes who holds which images; what it has to change is how differently the devices' losses curve."
     for model, part in _mnist.parts(result).items():
         gains = [run["gain"] for arm in part["arms"] for run in arm["runs"]]
-        size = "next to nothing" if max(gains) < WORTHWHILE else "something"
+        middle = float(np.median(gains))
         text += (
             f" For {model} the gain predicted from their constants lies between {min(gains):.3f} and {max(gains):.3f} "
-            f"over all splits: there is {size} for own steps to gain."
+            f"over all splits: with a median of {middle:.3f} there is "
+            f"{'next to nothing' if middle < WORTHWHILE else 'something'} for own steps to gain."
         )
     return text
 

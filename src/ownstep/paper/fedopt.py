@@ -27,6 +27,7 @@ NOTICE = _mnist.notice
 
 SETTINGS = (
     *_mnist.SETTINGS,
+    *_contest.SETTINGS,
     ("split", "two classes a device, five devices", "classes in the order of their constants, paired",
      "as in its MNIST section"),
     ("rivals' steps", "not said", "eta = eta_l = 0.1 (Flower's default), FedAvgM 1 and 1/L-bar; and tuned",

@@ -27,6 +27,7 @@ NOTICE = _mnist.notice
 
 SETTINGS = (
     *_mnist.SETTINGS,
+    *_contest.SETTINGS,
     ("split", "Dirichlet 0.1 over five devices", "the same", ""),
     ("graph", "not said", "a ring (as in Lian et al.) and the complete graph, Metropolis weights", "both are usual"),
     ("step of the rivals", "1/L-bar", "the same, and tuned", "1/L-bar is neither their theory's step nor their best"),
