@@ -56,6 +56,20 @@ def test_records_are_read_from_the_folder_of_the_results_first(tmp_path, monkeyp
         list(attribution._recorded("devices", tmp_path / "own"))
 
 
+def test_splits_that_two_experiments_share_are_taken_once(tmp_path):
+    for name, axis, values in (("devices", "N", (2, 5, 15, 25)), ("dirichlet", "alpha", (0.1, 5))):
+        arms = [{"value": v, "runs": [{"seed": 0, "gain": 2.0, "series": {}}]} for v in values]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(
+            json.dumps({"result": {"axis": axis, "rounds": 100, "arms": arms}})
+        )
+    # five devices of Dirichlet 0.1 are both experiments' splits
+    assert [label for label, _ in attribution._recorded("devices", tmp_path)] == [
+        f"devices, N {n}" for n in (2, 15, 25)
+    ]
+    assert len(list(attribution._recorded("dirichlet", tmp_path))) == 2
+
+
 def test_a_diverged_run_has_no_factors():
     series = {"GD 1/L-bar": decay(0.01), "Algorithm 1": ([0, 1], [1.0, None])}
     split = attribution._split([{"seed": 0, "gain": 1.0, "series": series}])

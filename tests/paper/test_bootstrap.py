@@ -116,7 +116,7 @@ def test_a_trend_gives_an_interval_for_every_value():
     curves = [
         {_contest.OURS: line(0.005 * r), _contest.POOLED: line(0.005), _trend.MATCHED: line(0.005)} for r in (1, 1.2)
     ]
-    runs = [{"gain": 1.0, "series": series} for series in curves]
+    runs = [{"seed": seed, "gain": 1.0, "series": series} for seed, series in enumerate(curves)]
     judged = _trend.verdict({"rounds": 100, "arms": [{"value": v, "runs": runs} for v in (1.0, 2.0)]}, "N", rising=True)
     assert [n["what"] for n in judged["numbers"]] == ["N = 1", "N = 2"] * 2
     assert (judged["numbers"][0]["low"], judged["numbers"][0]["high"]) == pytest.approx((1.0, 1.2))

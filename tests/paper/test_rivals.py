@@ -74,6 +74,26 @@ def test_what_a_gpu_gave_for_the_network_stands_first(name, tmp_path):
     assert not experiment.NOTICE(network)
 
 
+def test_the_network_decides_where_the_models_differ():
+    result = {"model": _mnist.LOGISTIC, "arms": [{}], "it": "does not hold here"}
+    network = {"model": _mnist.NETWORK, "arms": [{}], "it": "holds"}
+
+    def judge(part):
+        return {"verdict": part["it"], "rule": f"it {part['it']}", "findings": ["a"], "numbers": [{"group": "g"}]}
+
+    assert _mnist.judged(result | {"network": network}, judge) == {
+        "verdict": "holds",
+        "rule": "the paper's network: it holds. Beside it, by the same rule, logistic regression: does not hold here",
+        "findings": [
+            "logistic regression, does not hold here: it does not hold here",
+            "the paper's network: a",
+            "logistic regression: a",
+        ],
+        "numbers": [{"group": "the paper's network: g"}, {"group": "logistic regression: g"}],
+    }
+    assert _mnist.judged(result, judge)["verdict"] == "does not hold here"
+
+
 def test_what_a_gpu_gave_later_is_judged_without_running_anything(tmp_path, monkeypatch):
     paper.conduct("fedopt", tmp_path, quick=True, progress=False)
     file = tmp_path / "fedopt-quick/result.json"
@@ -208,20 +228,37 @@ def test_over_seeds_it_is_said_who_never_arrives():
     assert "after never, never, never; test accuracy 90.0%" in second
 
 
-def _straight(ratio):
-    """Straight lines: the baseline takes ``ratio`` times the rounds to any gap."""
-    rates = {_contest.OURS: 0.005 * ratio, _contest.POOLED: 0.005, _trend.MATCHED: 0.005}
-    return {name: [1 - rate * k for k in range(101)] for name, rate in rates.items()}
+def trend_arm(value, *ratios):
+    """Straight lines, one seed a ratio: the baseline takes that many times the rounds of Algorithm 1 to any gap."""
+    runs = []
+    for seed, ratio in enumerate(ratios):
+        rates = {_contest.OURS: 0.005 * ratio, _contest.POOLED: 0.005, _trend.MATCHED: 0.004 * ratio}
+        series = {name: [1 - rate * k for k in range(101)] for name, rate in rates.items()}
+        runs.append({"seed": seed, "gain": 1.0, "series": series})
+    return {"value": float(value), "runs": runs}
+
+
+def trend_verdict(*arms):
+    return _trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)
 
 
 @pytest.mark.parametrize(
     ("ratios", "word"),
-    [((1, 1.2, 1.5), "holds"), ((1, 1.6, 1.5), "holds partly"), ((1, 1.0, 1.04), "does not hold here")],
+    [
+        ((1, 1.2, 1.5), "holds"),
+        ((1, 1.6, 1.5), "holds partly"),
+        ((1, 1, 1.5), "holds partly"),  # to stand still is not to rise
+        ((1, 1.0, 1.04), "does not hold here"),
+    ],
 )
 def test_a_trend_has_to_rise_at_every_step(ratios, word):
-    arms = [{"value": float(i), "runs": [{"gain": 1.0, "series": _straight(r)}]} for i, r in enumerate(ratios)]
-    assert _trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)["verdict"] == word
-    assert _trend.judge({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)["verdict"] == word
+    arms = [trend_arm(i, r) for i, r in enumerate(ratios)]
+    found = trend_verdict(*arms)
+    assert found["verdict"] == word
+    assert "as N grows" in found["rule"]
+    falling = _trend.judge({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)
+    assert falling["verdict"] == word
+    assert "as alpha falls" in falling["rule"]
 
 
 @pytest.mark.parametrize(
@@ -232,15 +269,32 @@ def test_a_trend_has_to_rise_at_every_step(ratios, word):
     ],
 )
 def test_a_trend_over_splits_has_to_rise_beyond_their_spread(ends, word):
-    def runs(*ratios):
-        return [{"gain": 1.0, "series": _straight(ratio)} for ratio in ratios]
-
-    arms = [{"value": 1.0, "runs": runs(1, 1)}, {"value": 2.0, "runs": runs(*ends)}]
-    assert _trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)["verdict"] == word
-    between = {"value": 1.5, "runs": runs(0.99, 1.2)}  # its mean is between theirs, one of its splits is not
-    found = _trend.judge({"rounds": 100, "arms": [arms[0], between, arms[1]]}, "N", rising=True)
+    first, last = trend_arm(1, 1, 1), trend_arm(2, *ends)
+    assert trend_verdict(first, last)["verdict"] == word
+    between = trend_arm(1.5, 0.99, 1.2)  # its mean is between theirs, one of its splits is not
+    found = trend_verdict(first, between, last)
     assert found["verdict"] == ("holds partly" if word == "holds" else word)
     assert "here in 1 of 2" in found["rule"]
+
+
+def test_splits_are_held_against_those_of_the_same_seed():
+    first, last = trend_arm(1, 1, 2), trend_arm(2, 1.2, 2.4)
+    assert trend_verdict(first, last)["verdict"] == "holds"
+    assert trend_verdict(first, last | {"runs": last["runs"][::-1]})["verdict"] == "holds"
+    assert (
+        trend_verdict(first, last | {"runs": last["runs"][:1]})["verdict"] == "does not hold here"
+    )  # a seed is missing
+
+
+@pytest.mark.parametrize("who", [(_contest.OURS,), (_contest.POOLED,), (_contest.OURS, _contest.POOLED)])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_trend_with_a_run_that_diverges_is_not_sure(who, which):
+    arms = [trend_arm(1, 1, 1, 1), trend_arm(2, 1.2, 1.2, 1.2), trend_arm(3, 1.5, 1.5, 1.5)]
+    assert trend_verdict(*arms)["verdict"] == "holds"
+    for name in who:
+        arms[which]["runs"][1]["series"][name] = [1.0, 6e4, None]
+    between = which == 1 and who == (_contest.POOLED,)  # the ends are whole, and Algorithm 1 diverges nowhere
+    assert trend_verdict(*arms)["verdict"] == ("holds partly" if between else "does not hold here")
 
 
 def test_baselines_that_the_claim_does_not_name_are_told_where_they_were_run():
@@ -248,11 +302,12 @@ def test_baselines_that_the_claim_does_not_name_are_told_where_they_were_run():
     first = lines | {neural.TRUE: 0.01, neural.NESTEROV: -0.01}
     runs = [
         {
+            "seed": seed,
             "gain": 1.0,
             "model": _mnist.NETWORK,
             "series": {n: [1 - rate * k for k in range(101)] for n, rate in some.items()},
         }
-        for some in (first, lines)
+        for seed, some in enumerate((first, lines))
     ]
     result = {"rounds": 100, "axis": "N", "model": _mnist.NETWORK, "arms": [{"value": 2.0, "runs": runs}]}
     (said,) = _trend.judge(result, "N", rising=True)["findings"]
@@ -269,7 +324,7 @@ def test_baselines_that_the_claim_does_not_name_are_told_where_they_were_run():
 def test_algorithm_1_wins_no_trend_by_diverging(wild):
     def arm(value, ours, pooled):
         series = {_contest.OURS: ours, _contest.POOLED: pooled, _trend.MATCHED: [1.0, 0.9, 0.8]}
-        return {"value": value, "runs": [{"gain": 1.0, "series": series}]}
+        return {"value": value, "runs": [{"seed": 0, "gain": 1.0, "series": series}]}
 
     calm = [1.0, 0.9, 0.8]
     assert _trend.speed_ups(arm(2.0, wild, calm), 1) == [0.0]

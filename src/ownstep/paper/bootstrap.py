@@ -31,7 +31,7 @@ def interval(values: Sequence[float], seed: int = 0, times: int = TIMES, level: 
     """Mean and percentile bootstrap interval of independent runs.
 
     ``times`` samples as large as the data are drawn from it with replacement; the interval holds the middle ``level``
-    of their means. With two runs it is no more than their range: it cannot say what a third run would give.
+    of their means. With two or three runs it is no more than their range: it cannot say what another run would give.
     """
     data = np.asarray(values, float)
     if data.ndim != 1 or not len(data) or not np.isfinite(data).all():
