@@ -10,6 +10,7 @@ grid. Untuned, both are 0.1, Flower's default.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 from ownstep.errors import InvalidInput, unknown_name
@@ -57,8 +58,9 @@ class Adaptive(FedOpt):
         eta = self.server_step * self._correction(state.k + 1)
         return replace(state, x=state.x + eta * m / (v**0.5 + self.tau), m=m, v=v)
 
+    @abstractmethod
     def _moment(self, v: Vector, square: Vector) -> Vector:
-        raise NotImplementedError
+        """v_t, from v_{t-1} and Delta_t^2."""
 
     def _correction(self, t: int) -> float:
         return 1.0

@@ -8,6 +8,7 @@ the f_i themselves.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -42,7 +43,7 @@ class PeersState:
 
 
 @dataclass(frozen=True)
-class Peers:
+class Peers(ABC):
     """Base of the methods without a server.
 
     Parameters
@@ -110,9 +111,9 @@ class Peers:
         x, memory = self._move(state, alike(W, state.x), column(steps, state.x), seen)
         return replace(state, x=x, memory=memory, gradient=seen, k=state.k + 1)
 
+    @abstractmethod
     def _move(self, state: PeersState, W: Any, steps: Any, gradient: Vector) -> tuple[Vector, Vector]:
         """(X^{k+1}, what is remembered), from the stack of gradients of the shares."""
-        raise NotImplementedError
 
     def point(self, state: PeersState) -> Vector:
         """The mean of the devices' points."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 
 from ownstep.checks import whole_number
@@ -23,7 +24,7 @@ class ServerState:
 
 
 @dataclass(frozen=True)
-class FedOpt:
+class FedOpt(ABC):
     """Algorithm 2 of Reddi et al. (2021), with full batches: what every method of the family shares.
 
         device i    E steps of length eta_l on f_i from x^t, which move it by Delta_i
@@ -71,8 +72,9 @@ class FedOpt:
         """Delta_t = -eta_l sum, then the server's step."""
         return replace(self._step(state, -state.client_step * answer.sum), k=state.k + 1)
 
+    @abstractmethod
     def _step(self, state: ServerState, delta: Vector) -> ServerState:
-        raise NotImplementedError
+        """What the server makes of Delta_t."""
 
     def point(self, state: ServerState) -> Vector:
         """x^t."""

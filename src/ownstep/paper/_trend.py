@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 METHODS: dict[str, Method] = {POOLED: GD("mean"), MATCHED: GD("matched")}
 BESIDE: dict[str, Method] = {TRUE: GD("true"), TUNED: GD("tuned"), NESTEROV: Nesterov("mean")}
 """Shown beside what is judged; GD is tuned to arrive first where Algorithm 1 ends."""
+SETTINGS = (
+    ("compared with", "GD at 1/L-bar", "and GD at the matched mean step", "separates step length from local geometry"),
+    ("beside it", "nothing", "GD at 1/L, GD tuned, Nesterov; the network: on the first split, without the search",
+     "what else a user would try"),
+)  # fmt: skip
 SHOWN = (OURS, OURS_DEFAULT, *METHODS, *BESIDE)
 
 

@@ -20,7 +20,7 @@ NOTICE = _mnist.notice
 SETTINGS = (
     *_mnist.SETTINGS,
     ("split", "Dirichlet 0.1 over 2, 5, 15, 25 devices", "the same, several draws each", "one draw proves little"),
-    ("compared with", "GD at 1/L-bar", "and GD at the matched mean step", "separates step length from local geometry"),
+    *_trend.SETTINGS,
 )  # fmt: skip
 
 COUNTS = (2, 5, 15, 25)

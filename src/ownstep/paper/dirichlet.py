@@ -20,7 +20,7 @@ NOTICE = _mnist.notice
 SETTINGS = (
     *_mnist.SETTINGS,
     ("split", "Dirichlet 0.1, 0.5, 1, 5 over five devices", "the same, several draws each", "one draw proves little"),
-    ("compared with", "GD at 1/L-bar", "and GD at the matched mean step", "separates step length from local geometry"),
+    *_trend.SETTINGS,
 )  # fmt: skip
 
 ALPHAS = (0.1, 0.5, 1.0, 5.0)
