@@ -92,7 +92,7 @@ def overhead(dim: int, rounds: int) -> dict[str, float]:
 def problems() -> dict[str, Any]:
     """Problems of strong scaling: the paper's W8A where it is found, and dense rows that never fit a cache."""
     from ownstep import BinaryLogistic, load, partition
-    from ownstep.errors import OwnstepError
+    from ownstep.support.errors import OwnstepError
 
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((40_000, 400))
@@ -139,7 +139,7 @@ def worker(out: Path, quick: bool) -> None:
 
 def start(ranks: int, quick: bool) -> dict[str, Any]:
     """Start so many ranks of this file and wait for what they found."""
-    from ownstep.engines import torchrun
+    from ownstep.engines.cluster import torchrun
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"

@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from ownstep import BinaryLogistic, History, load, partition
-from ownstep.federate import init
-from ownstep.federate.loopback import Loopback
+from ownstep.engines.federation.app import init
+from ownstep.engines.federation.loopback import Loopback
 
 NAMES = ("D1", "D2")
 
 SITE = """
 import numpy as np
-from ownstep.engines.federation_site import Site
+from ownstep.engines.federation.site import Site
 from ownstep.problems import BinaryLogistic
 
 def open_site(context):

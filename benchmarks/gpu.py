@@ -27,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 import numpy as np
 import torch
 
-from ownstep.paper import _mnist, neural
-from ownstep.paper import cifar10 as cifar_experiment
-from ownstep.paper import estimates as estimates_experiment
-from ownstep.paper import mnist as mnist_experiment
-from ownstep.paper import sst2 as sst2_experiment
-from ownstep.paper.conducting import Pieces
+from ownstep.paper import fig4_cifar10 as cifar_experiment
+from ownstep.paper import fig5_sst2 as sst2_experiment
+from ownstep.paper.appendix import mnist as mnist_experiment
+from ownstep.paper.machinery import mnist_problem, neural
+from ownstep.paper.machinery.runner import Pieces
+from ownstep.paper.ours import estimates as estimates_experiment
 
 BEGAN = time.monotonic()
 WHAT = ("bench", "mnist500", "mnist", "cifar10", "sst2", "estimates", "appendix")
@@ -121,7 +121,7 @@ def cifar10(asked: argparse.Namespace) -> None:
 
 
 def sst2(asked: argparse.Namespace) -> None:
-    from ownstep.problems.encoder import Encoder, Shape
+    from ownstep.problems.network.encoder import Encoder, Shape
 
     d = packed(asked, f"sst2-{asked.encoder}-*.npz")
     encoder = Encoder(Shape(**json.loads(d["shape"].tobytes())))
@@ -166,8 +166,8 @@ def appendix(asked: argparse.Namespace) -> None:
     """
     if asked.tiny:  # the network in the place of the quick runs' model, on a few images
         few = {"per_class": 4, "draws": 2, "test": 50, "device": asked.device}
-        _mnist.problem = lambda quick, seed, split: _mnist.network(seed, split, **few)
-        _mnist.on_gpu = lambda quick: True
+        mnist_problem.problem = lambda quick, seed, split: mnist_problem.network(seed, split, **few)
+        mnist_problem.on_gpu = lambda quick: True
     most = asked.seeds
     clock = neural.Clock(asked.seconds)
     pieces = {name: Told(unfinished(asked) / name, clock) for name in asked.names.split(",")}

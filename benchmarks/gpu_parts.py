@@ -15,14 +15,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import network as peers
 from ownstep import partition as partitions
-from ownstep.engines.stacked import Job, Stack
+from ownstep.engines.local.stacked import Job, Stack
 from ownstep.methods import GD
 from ownstep.plan import Devices
 from ownstep.problems import Network, PerDevice, TensorNorms
-from ownstep.problems.encoder import Encoder, Shape
-from ownstep.problems.models import CropFlip, cifar_cnn, mnist_cnn
-from ownstep.problems.stack import layouts
-from ownstep.problems.text import text_classifier
+from ownstep.problems.network.encoder import Encoder, Shape
+from ownstep.problems.network.models import CropFlip, cifar_cnn, mnist_cnn
+from ownstep.problems.network.stack import layouts
+from ownstep.problems.network.text import text_classifier
 from ownstep.smoothness import Region, differences
 
 

@@ -27,8 +27,8 @@ import torch.nn.functional as F
 from ownstep import partition as partitions
 from ownstep.methods import GD, Answer, Method, Never, OwnStep
 from ownstep.plan import Devices
-from ownstep.problems.models import mnist_cnn
-from ownstep.problems.network import Network
+from ownstep.problems.network.models import mnist_cnn
+from ownstep.problems.network.problem import Network
 
 
 def wait(device: str) -> None:

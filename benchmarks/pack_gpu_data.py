@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from ownstep.data import load
-from ownstep.paper.mnist import choose
-from ownstep.problems.encoder import Encoder, load_encoder
-from ownstep.problems.text import tokenise
+from ownstep.paper.appendix.mnist import choose
+from ownstep.problems.network.encoder import Encoder, load_encoder
+from ownstep.problems.network.text import tokenise
 
 LIMIT = 56 * 2**20
 

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ownstep.methods import Schedule
-from ownstep.pep.design import Design, descend
+from ownstep.pep.design.family import Design, descend
 from ownstep.plan import Devices
 
 DEVICES = Devices.uniform((1 / 3, 3.0), 0.1)

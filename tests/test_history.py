@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ownstep.engines import Bernoulli, run
-from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.history import COLUMNS, History
 from ownstep.methods import GD, OwnStep
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 
 @pytest.mark.parametrize("participation", [None, Bernoulli(0.5)])

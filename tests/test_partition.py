@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownstep import partition
-from ownstep.errors import InvalidInput
 from ownstep.partition import Partition
+from ownstep.support.errors import InvalidInput
 
 RANDOM_RULES = ("dirichlet", "shards", "iid")
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownstep.errors import InvalidInput
 from ownstep.plan import Devices, Plan, plan
 from ownstep.smoothness import Smoothness
+from ownstep.support.errors import InvalidInput
 
 constants = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8)
 

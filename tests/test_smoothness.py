@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from ownstep import partition
-from ownstep.errors import InvalidInput
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic
 from ownstep.smoothness import exact, measure, trace
+from ownstep.support.errors import InvalidInput
 
 from .conftest import make_logistic
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.errors import InvalidInput, OwnstepError, require_extra
-from ownstep.files import what_ails, write_atomically
+from ownstep.support.errors import InvalidInput, OwnstepError, require_extra
+from ownstep.support.files import what_ails, write_atomically
 
 COLUMNS = {
     "value": "f(x^k)",

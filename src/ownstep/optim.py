@@ -23,10 +23,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ownstep.errors import InvalidInput
 from ownstep.methods import At, Never, OwnStep, Switch, Watch
-from ownstep.methods.own_step import OwnStepState
+from ownstep.methods.own.own_step import OwnStepState
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
 
 _KEY = "ownstep"
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ownstep.errors import InvalidInput, unknown_name
+from ownstep.support.errors import InvalidInput, unknown_name
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ownstep.checks import device_weights, finite_row
-from ownstep.errors import InvalidInput
 from ownstep.smoothness.base import Smoothness
+from ownstep.support.checks import device_weights, finite_row
+from ownstep.support.errors import InvalidInput
 
 Array = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ownstep.engines.compare import Comparison
-from ownstep.errors import OwnstepError
+from ownstep.support.errors import OwnstepError
 
 # Okabe and Ito's colours, told apart by every kind of colour vision.
 COLOURS = {

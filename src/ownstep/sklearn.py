@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ownstep import partition as partitions
 from ownstep.engines import describe, run
-from ownstep.errors import InvalidInput
 from ownstep.history import History
 from ownstep.methods import OwnStep, parse_switch
 from ownstep.problems import logistic_regression
+from ownstep.support.errors import InvalidInput
 
 
 class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -10,8 +10,7 @@ import pytest
 
 from ownstep import partition
 from ownstep.engines import Bernoulli, checkpoint, describe, run
-from ownstep.engines.answering import Answering
-from ownstep.errors import InvalidInput
+from ownstep.engines.local.answering import Answering
 from ownstep.methods import (
     EXTRA,
     GD,
@@ -46,12 +45,13 @@ from ownstep.methods import (
     Shrunk,
     mixing_matrix,
 )
-from ownstep.methods.adaptive import Adaptive
-from ownstep.methods.peers import Peers
-from ownstep.methods.server import FedOpt
-from ownstep.pep.symbolic import NotLinear, trace
+from ownstep.methods.federated.fedadam import Adaptive
+from ownstep.methods.federated.fedopt import FedOpt
+from ownstep.methods.gossip.peers import Peers
+from ownstep.pep.trace.symbolic import NotLinear, trace
 from ownstep.plan import Devices
 from ownstep.problems import BinaryLogistic, LeastSquares
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
 

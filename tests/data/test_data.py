@@ -16,7 +16,7 @@ import pytest
 from ownstep import data
 from ownstep.data import fetch
 from ownstep.data.sources import SOURCES, Remote, Source
-from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import needs
 

@@ -13,8 +13,8 @@ from torch import nn
 
 from ownstep import partition
 from ownstep.cli.common import build
-from ownstep.engines import Bernoulli, cluster, compare, local
-from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.engines import Bernoulli, cluster, compare
+from ownstep.engines.local import engine as local
 from ownstep.methods import (
     EXTRA,
     GD,
@@ -32,6 +32,7 @@ from ownstep.methods import (
 )
 from ownstep.plan import Devices
 from ownstep.problems import BinaryLogistic, Network, PerDevice, SquaredL2
+from ownstep.support.errors import InvalidInput, OwnstepError
 from tests.conftest import make_logistic
 
 DEVICES, ROUNDS = 8, 15

@@ -7,9 +7,9 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from ownstep.engines.federation_site import Site, site_app
+from ownstep.engines.federation.site import Site, site_app
 from ownstep.methods import METHODS
-from ownstep.problems.linear import LinearModel
+from ownstep.problems.linear.model import LinearModel
 
 SERVED = [name for name in METHODS if name not in ("decentralised_gd", "gradient_tracking", "extra", "nids")]
 

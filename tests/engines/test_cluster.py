@@ -17,10 +17,12 @@ import pytest
 pytest.importorskip("torch")
 
 from ownstep.cli import main
-from ownstep.engines import cluster, compare, local, torchrun
-from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.engines import cluster, compare
+from ownstep.engines.cluster import torchrun
+from ownstep.engines.local import engine as local
 from ownstep.history import History
 from ownstep.methods import EXTRA, At, OwnStep
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..test_cli import call
 from . import cluster_worker as worker

@@ -20,16 +20,16 @@ from flwr.clientapp import ClientApp  # noqa: E402
 import ownstep  # noqa: E402
 from ownstep.cli import main  # noqa: E402
 from ownstep.engines import Outages, baselines, describe, run  # noqa: E402
-from ownstep.engines import federation as fed  # noqa: E402
 from ownstep.engines.compare import slug  # noqa: E402
-from ownstep.engines.federation_nodes import Nodes, Roster, limited_memory  # noqa: E402
-from ownstep.engines.federation_secure import SecurePlus  # noqa: E402
-from ownstep.engines.federation_site import Site, load_open_site, site_app  # noqa: E402
-from ownstep.engines.federation_wire import Question, Refused, checked  # noqa: E402
-from ownstep.errors import InvalidInput, OwnstepError  # noqa: E402
-from ownstep.federate import init  # noqa: E402
+from ownstep.engines.federation import coordinator as fed  # noqa: E402
+from ownstep.engines.federation.app import init  # noqa: E402
+from ownstep.engines.federation.nodes import Nodes, Roster, limited_memory  # noqa: E402
+from ownstep.engines.federation.secure import SecurePlus  # noqa: E402
+from ownstep.engines.federation.site import Site, load_open_site, site_app  # noqa: E402
+from ownstep.engines.federation.wire import Question, Refused, checked  # noqa: E402
 from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold  # noqa: E402
 from ownstep.smoothness import Smoothness  # noqa: E402
+from ownstep.support.errors import InvalidInput, OwnstepError  # noqa: E402
 
 from ..conftest import make_least_squares, make_logistic  # noqa: E402
 from .federation_grid import SERVED, DirectGrid, apps_of, sites_of  # noqa: E402
@@ -105,7 +105,7 @@ def test_bytes_are_those_of_the_vectors_and_numbers_that_travel(small_logistic):
 
 def test_a_torch_network_in_single_precision():
     torch = pytest.importorskip("torch")
-    from ownstep.problems.keep import keep
+    from ownstep.problems.network.subset import keep
 
     from ..network import helpers
 
@@ -415,7 +415,7 @@ def test_an_error_reply_is_named(small_logistic):
 
 
 def test_the_smoothness_is_measured_and_sent_once(small_logistic, monkeypatch):
-    from ownstep.engines import federation_site
+    from ownstep.engines.federation import site as federation_site
 
     real, count = federation_site.describe, []
     monkeypatch.setattr(federation_site, "describe", lambda *a: count.append(1) or real(*a))
@@ -635,7 +635,7 @@ def app_grid(open_site, configs):
 
 
 def test_the_generated_apps_code_runs_as_it_is(tmp_path, capsys):
-    from ownstep.federate.template import server, site
+    from ownstep.engines.federation.template import server, site
 
     init(tmp_path / "hospitals", sites=3)
     settings = tomllib.loads((tmp_path / "hospitals" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
@@ -652,7 +652,7 @@ def test_the_generated_apps_code_runs_as_it_is(tmp_path, capsys):
 
 
 def test_the_demos_app_gives_every_baseline_as_the_local_engine_does(tmp_path):
-    from ownstep.federate.demo_app import server, site
+    from ownstep.engines.federation.demo_app import server, site
 
     problem = make_logistic(devices=2)
     for i, name in enumerate(problem.names):
@@ -672,7 +672,7 @@ def test_the_command_line_says_where_a_federation_is_run(capsys):
         main(["run", "breast_cancer", "--engine", "federation"])
     assert ended.value.code == 2
     assert "ownstep federate init" in capsys.readouterr().err
-    from ownstep.cli.race import RACES, cases
+    from ownstep.cli.learn.race import RACES, cases
 
     assert cases("federation", {"a": 1, "b": 2}) == {"a": 1}
     assert cases("cluster", {"a": 1, "b": 2}) == {"a": 1, "b": 2}

@@ -15,14 +15,16 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from ownstep.federate import init
+
 from ownstep.engines import run
-from ownstep.errors import OwnstepError
-from ownstep.federate import certificates, init
-from ownstep.federate.loopback import Loopback
+from ownstep.engines.federation import keys as certificates
+from ownstep.engines.federation.loopback import Loopback
 from ownstep.history import History
 from ownstep.methods import At, OwnStep
 from ownstep.partition import given
 from ownstep.problems import BinaryLogistic
+from ownstep.support.errors import OwnstepError
 
 from ..conftest import make_logistic
 
@@ -37,7 +39,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 from ownstep.engines import federation_site
-from ownstep.engines.federation_site import Site
+from ownstep.engines.federation.site import Site
 from ownstep.problems import BinaryLogistic
 
 class Moody(BinaryLogistic):

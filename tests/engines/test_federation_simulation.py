@@ -11,8 +11,8 @@ pytest.importorskip("flwr")
 pytest.importorskip("ray")
 
 from ownstep import BinaryLogistic, History, OwnStep, load, partition, run
-from ownstep.federate import init
-from ownstep.federate.loopback import Loopback
+from ownstep.engines.federation.app import init
+from ownstep.engines.federation.loopback import Loopback
 
 pytestmark = [
     pytest.mark.xdist_group("federation"),

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from ownstep import partition
-from ownstep.engines import Bernoulli, baselines, compare, describe, local, run, tune_step, tuning
+from ownstep.engines import Bernoulli, baselines, compare, describe, run, tune_step, tuning
+from ownstep.engines.local import engine as local
 from ownstep.engines.participation import effective_mix
-from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.history import COLUMNS
 from ownstep.methods import GD, At, Nesterov, Never, OwnStep
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, optimum
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import make_least_squares, make_logistic
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownstep.engines import Bernoulli, Bursts, Cohort, Outages, Stragglers, describe, run
-from ownstep.errors import InvalidInput
 from ownstep.methods import GD, DecentralisedGD, OwnStep
 from ownstep.problems import optimum
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares
 
@@ -112,7 +112,7 @@ def test_a_gossip_device_that_is_away_stays_where_it_is():
     problem, rule = make_least_squares(devices=4), Outages(((2, 0, None),), None, "drop")
     method = DecentralisedGD(graph="complete")
     state = method.start(problem.x0(), describe(problem).devices)
-    from ownstep.engines.answering import Answering
+    from ownstep.engines.local.answering import Answering
 
     for k in range(5):
         state = method.tell(state, Answering(problem, "drop")(method.ask(state), rule.present(k, 4)).answer)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ownstep.engines import Cohort, TimeModel, price, run
-from ownstep.errors import InvalidInput
 from ownstep.methods import GD, DecentralisedGD, FedAvg, OwnStep
 from ownstep.problems import optimum
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ownstep.engines import Bernoulli, describe, run, tune
-from ownstep.errors import InvalidInput
 from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM
 from ownstep.problems import optimum
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_logistic
 

@@ -9,14 +9,14 @@ import pytest
 
 from ownstep import load, partition
 from ownstep.engines import Bernoulli, describe, run
-from ownstep.engines.answering import Answering
-from ownstep.engines.curvature import secants
-from ownstep.errors import InvalidInput
+from ownstep.engines.local.answering import Answering
+from ownstep.engines.local.secant import secants
 from ownstep.methods import AdaptiveOwnStep, AdGD, Answer, Ask, BarzilaiBorwein, LocalWork, NesterovRestart, OwnStep
-from ownstep.methods.safeguard import MEMORY, passes
-from ownstep.paper.beyond import synthetic
+from ownstep.methods.pooled.safeguard import MEMORY, passes
+from ownstep.paper.ours.beyond import synthetic
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, optimum
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
 
@@ -253,7 +253,7 @@ def test_a_restart_is_nesterov_s_method_begun_again():
 
 
 def test_no_constant_is_measured(monkeypatch):
-    from ownstep.engines import local
+    from ownstep.engines.local import engine as local
 
     monkeypatch.setattr(local, "measure", lambda *_: pytest.fail("the constants were measured"))
     for method in (ADAPTIVE, BarzilaiBorwein(), AdGD()):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ownstep.engines import Bernoulli, describe, run
-from ownstep.engines.answering import local_work
-from ownstep.errors import InvalidInput
+from ownstep.engines.local.answering import local_work
 from ownstep.methods import (
     GD,
     Answer,
@@ -21,6 +20,7 @@ from ownstep.methods import (
 )
 from ownstep.plan import Devices
 from ownstep.problems import optimum
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
 from ..contract.test_methods import drift_limit

@@ -5,10 +5,10 @@ import pytest
 
 from ownstep import partition, pep
 from ownstep.engines import Bernoulli, describe, run
-from ownstep.errors import InvalidInput
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Never, OwnStep, mixing_matrix
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, optimum
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
 from ..contract.test_methods import advance, gossip_limit

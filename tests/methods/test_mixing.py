@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownstep.errors import InvalidInput
 from ownstep.methods import GRAPHS, Mixing, mixing_matrix
-from ownstep.methods.graphs import erdos_renyi, grid
-from ownstep.methods.mixing import among
+from ownstep.methods.gossip.graphs import erdos_renyi, grid
+from ownstep.methods.gossip.mixing import among
+from ownstep.support.errors import InvalidInput
 
 
 @given(graph=st.sampled_from(sorted(GRAPHS)), devices=st.integers(1, 14), rule=st.sampled_from(["metropolis", "lazy"]))

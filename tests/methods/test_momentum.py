@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ownstep.engines import describe, run
-from ownstep.errors import InvalidInput
 from ownstep.methods import ITEM, At, MomentumOwnStep, Nesterov, Never, OwnStep, Shrunk, parse_switch
 from ownstep.pep import worst_case
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
 

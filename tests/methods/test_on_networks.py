@@ -17,7 +17,7 @@ METHODS_ON_TENSORS = [*(kind() for kind in METHODS.values()), FedAvg(local_steps
 
 @pytest.fixture(scope="module")
 def network():
-    from ownstep.problems.network import Network
+    from ownstep.problems.network.problem import Network
 
     rng = np.random.default_rng(0)
     rows = torch.from_numpy(rng.standard_normal((60, 5)).astype(np.float32))

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownstep.engines import describe, run
-from ownstep.errors import InvalidInput
 from ownstep.methods import GD, Answer, At, Nesterov, Never, NormBelow, OwnStep, Plateau, parse_switch
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
 from ..contract.test_methods import closed_form, solve

@@ -6,7 +6,7 @@ from torch import nn
 
 from ownstep import Devices, partition
 from ownstep.problems import Network
-from ownstep.problems.models import mlp
+from ownstep.problems.network.models import mlp
 
 F64 = torch.float64
 
@@ -27,7 +27,7 @@ def constants(made, low=3.0, high=9.0):
 
 class Conv(nn.Sequential):
     def __init__(self):
-        from ownstep.problems.models import GlobalMean
+        from ownstep.problems.network.models import GlobalMean
 
         super().__init__(
             nn.Conv2d(1, 3, 3, padding=1), nn.GroupNorm(1, 3), nn.MaxPool2d(2), nn.LeakyReLU(),

@@ -12,8 +12,8 @@ from torch import nn  # noqa: E402
 
 from ownstep import GD, At, InvalidInput, Nesterov, OwnStep, OwnstepError, partition, run  # noqa: E402
 from ownstep.problems import Blocks, Network, PerDevice, Pooled, Problem, SquaredL2, Stratified, TensorNorms  # noqa: E402
-from ownstep.problems.flat import load_into  # noqa: E402
-from ownstep.problems.models import CropFlip, cifar_cnn, mlp, mnist_cnn, pixels  # noqa: E402
+from ownstep.problems.network.models import CropFlip, cifar_cnn, mlp, mnist_cnn, pixels  # noqa: E402
+from ownstep.problems.network.parameters import load_into  # noqa: E402
 
 from .helpers import F64, constants, data, problem  # noqa: E402
 

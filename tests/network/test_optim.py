@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 from ownstep import At, Devices, InvalidInput, Never, NormBelow, OwnStep, Plateau, run  # noqa: E402
 from ownstep.optim import OwnStepOptimizer  # noqa: E402
-from ownstep.problems.models import mlp  # noqa: E402
+from ownstep.problems.network.models import mlp  # noqa: E402
 
 from .helpers import constants, data, problem  # noqa: E402
 

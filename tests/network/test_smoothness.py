@@ -9,7 +9,7 @@ from torch import nn  # noqa: E402
 
 from ownstep import GD, InvalidInput, partition, run  # noqa: E402
 from ownstep.problems import Blocks, Network, SquaredL2, TensorNorms  # noqa: E402
-from ownstep.problems.models import mlp  # noqa: E402
+from ownstep.problems.network.models import mlp  # noqa: E402
 from ownstep.smoothness import Region, Snapshots, along, differences, measure, power  # noqa: E402
 from ownstep.smoothness.sampled import untried  # noqa: E402
 

@@ -6,11 +6,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ownstep import GD, At, Devices, InvalidInput, OwnStep, OwnstepError, Plateau, partition, run  # noqa: E402
-from ownstep.engines.stacked import Job, run_stacked  # noqa: E402
+from ownstep.engines.local.stacked import Job, run_stacked  # noqa: E402
 from ownstep.problems import Network, PerDevice, Pooled, Stratified, TensorNorms  # noqa: E402
-from ownstep.problems.graphs import Replay  # noqa: E402
-from ownstep.problems.models import CropFlip, mlp, seeded  # noqa: E402
-from ownstep.problems.stack import LAYOUTS, layouts  # noqa: E402
+from ownstep.problems.network.cuda_graph import Replay  # noqa: E402
+from ownstep.problems.network.models import CropFlip, mlp, seeded  # noqa: E402
+from ownstep.problems.network.stack import LAYOUTS, layouts  # noqa: E402
 
 from .helpers import Conv, data  # noqa: E402
 

@@ -7,9 +7,9 @@ torch = pytest.importorskip("torch")
 
 from ownstep import GD, Devices, InvalidInput, OwnstepError, partition, run  # noqa: E402
 from ownstep.problems import Network  # noqa: E402
-from ownstep.problems.encoder import Encoder, Shape, find_folder, from_transformers, load_encoder  # noqa: E402
-from ownstep.problems.models import seeded  # noqa: E402
-from ownstep.problems.text import buckets, frozen_activations, padded, text_classifier  # noqa: E402
+from ownstep.problems.network.encoder import Encoder, Shape, find_folder, from_transformers, load_encoder  # noqa: E402
+from ownstep.problems.network.models import seeded  # noqa: E402
+from ownstep.problems.network.text import buckets, frozen_activations, padded, text_classifier  # noqa: E402
 
 TINY = Shape(50, 40, 8, 12, 3, 2, 1e-12)
 

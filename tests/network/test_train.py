@@ -10,8 +10,9 @@ pytest.importorskip("safetensors")
 
 from ownstep import cli  # noqa: E402
 from ownstep.data import Dataset  # noqa: E402
-from ownstep.paper import load_experiment, neural  # noqa: E402
-from ownstep.problems.models import build  # noqa: E402
+from ownstep.paper import load_experiment  # noqa: E402
+from ownstep.paper.machinery import neural  # noqa: E402
+from ownstep.problems.network.models import build  # noqa: E402
 
 ARGUMENTS = [
     "train",
@@ -193,7 +194,7 @@ def test_runs_in_which_ours_diverged_count_against_it():
 def test_the_full_form_reads_what_a_gpu_gave_or_says_it_cannot(monkeypatch, tmp_path):
     from ownstep import OwnstepError
 
-    monkeypatch.setattr(neural, "__file__", str(tmp_path / "a" / "b" / "c" / "neural.py"))
+    monkeypatch.setattr(neural, "__file__", str(tmp_path / "a" / "b" / "c" / "d" / "neural.py"))
     with pytest.raises(OwnstepError, match="runs on a CUDA GPU"):
         load_experiment("mnist").run()
     folder = tmp_path / "results" / "cifar10"

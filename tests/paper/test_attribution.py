@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ownstep import OwnstepError
-from ownstep.paper import attribution
-from ownstep.paper.levels import to_common_level
+from ownstep.paper.machinery.curves import to_common_level
+from ownstep.paper.ours import attribution
 
 
 def decay(rate, rounds=400, every=1):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ownstep.paper import beyond
+from ownstep.paper.ours import beyond
 
 
 def test_small_arms_make_a_verdict_and_a_figure(tmp_path):

@@ -5,8 +5,9 @@ import pytest
 from scipy import stats
 
 from ownstep import InvalidInput
-from ownstep.paper import _contest, _trend, fedopt, neural
-from ownstep.paper.bootstrap import interval, number
+from ownstep.paper.appendix import against_fedopt as fedopt
+from ownstep.paper.machinery import contest, neural, trend
+from ownstep.paper.machinery.bootstrap import interval, number
 
 
 def test_it_is_the_percentile_bootstrap_of_the_mean():
@@ -84,7 +85,7 @@ def contest_arm(ours, theirs, **more):
             "accuracy": {"test": 0.9},
             "switched_at": None,
         }
-        for name, k in ((_contest.OURS, ours), ("FedAdam", theirs))
+        for name, k in ((contest.OURS, ours), ("FedAdam", theirs))
     ]
     return {"rows": rows, "group": "g", "series": {"x": {"round": [0, 100]}}, **more}
 
@@ -106,7 +107,7 @@ def test_a_contest_over_seeds_is_won_beyond_the_spread(counts, word):
     ratios = [(b or 100) / (a or 100) for a, b in counts if a or b]
     assert found["value"] == pytest.approx(np.mean(ratios))
     assert found["runs"] == len(ratios)
-    assert len(_contest.firsts(arms)) == 1
+    assert len(contest.firsts(arms)) == 1
 
 
 def test_a_trend_gives_an_interval_for_every_value():
@@ -114,10 +115,10 @@ def test_a_trend_gives_an_interval_for_every_value():
         return [1 - rate * k for k in range(101)]
 
     curves = [
-        {_contest.OURS: line(0.005 * r), _contest.POOLED: line(0.005), _trend.MATCHED: line(0.005)} for r in (1, 1.2)
+        {contest.OURS: line(0.005 * r), contest.POOLED: line(0.005), trend.MATCHED: line(0.005)} for r in (1, 1.2)
     ]
     runs = [{"seed": seed, "gain": 1.0, "series": series} for seed, series in enumerate(curves)]
-    judged = _trend.verdict({"rounds": 100, "arms": [{"value": v, "runs": runs} for v in (1.0, 2.0)]}, "N", rising=True)
+    judged = trend.verdict({"rounds": 100, "arms": [{"value": v, "runs": runs} for v in (1.0, 2.0)]}, "N", rising=True)
     assert [n["what"] for n in judged["numbers"]] == ["N = 1", "N = 2"] * 2
     assert (judged["numbers"][0]["low"], judged["numbers"][0]["high"]) == pytest.approx((1.0, 1.2))
 

@@ -9,9 +9,9 @@ import pytest
 
 from ownstep import InvalidInput
 from ownstep.data import SOURCES
-from ownstep.paper import neural
-from ownstep.paper.levels import on_one_grid
-from ownstep.paper.neural import MATCHED, NESTEROV, OURS, POOLED, TUNED
+from ownstep.paper.machinery import neural
+from ownstep.paper.machinery.curves import on_one_grid
+from ownstep.paper.machinery.neural import MATCHED, NESTEROV, OURS, POOLED, TUNED
 
 ROUNDS = list(range(0, 101, 10))
 
@@ -121,8 +121,10 @@ from importlib import import_module
 from ownstep.data import SOURCES, fetch
 for remote in SOURCES["mnist"].files:
     assert fetch.locate(remote) is not None
-for name in "mnist cifar10 sst2 estimates dirichlet devices participation gossip fedopt conducting".split():
-    import_module(f"ownstep.paper.{name}")
+from ownstep.paper import load_experiment
+import_module("ownstep.paper.machinery.runner")
+for name in "mnist cifar10 sst2 estimates dirichlet devices participation gossip fedopt".split():
+    load_experiment(name)
 """
     for remote in SOURCES["mnist"].files:
         (tmp_path / remote.path).parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,10 @@ import pytest
 from ownstep import paper, partition
 from ownstep.engines import TimeModel, price, run
 from ownstep.methods import GD, At, FedAdam, GradientTracking, OwnStep
-from ownstep.paper import _contest, _mnist, _trend, fedopt, gossip, neural, participation
+from ownstep.paper.appendix import absent_devices as participation
+from ownstep.paper.appendix import against_fedopt as fedopt
+from ownstep.paper.appendix import against_gossip as gossip
+from ownstep.paper.machinery import contest, mnist_problem, neural, trend
 from ownstep.problems import MultinomialLogistic
 from ownstep.smoothness import exact
 
@@ -32,24 +35,26 @@ def test_quick_run_writes_data_figure_and_verdict(name, tmp_path):
 
 def test_two_classes_a_device_are_two_classes_a_device():
     for devices in (5, 20):
-        setting = _mnist.problem(True, 0, _mnist.two_classes(devices, 0))
+        setting = mnist_problem.problem(True, 0, mnist_problem.two_classes(devices, 0))
         problem = setting.problem
         kinds = [len(np.unique(problem._y[problem.block(i)])) for i in range(devices)]
         assert max(kinds) <= (2 if devices == 5 else 4)
         assert np.median(kinds) == 2
-    L = _mnist.problem(True, 0, _mnist.two_classes(5, 0)).plan.devices.L
+    L = mnist_problem.problem(True, 0, mnist_problem.two_classes(5, 0)).plan.devices.L
     assert L.max() / L.min() < 2
 
 
 def test_classes_are_ordered_by_the_exact_constants_of_their_own_loss():
-    rows, labels, *_ = _mnist._images(True, 0)
-    alone = MultinomialLogistic(rows, labels, partition.by_label(labels), mu=_mnist.MU)
-    np.testing.assert_allclose(_mnist._class_constants(rows, labels), exact(alone).values - _mnist.MU, rtol=1e-9)
+    rows, labels, *_ = mnist_problem._images(True, 0)
+    alone = MultinomialLogistic(rows, labels, partition.by_label(labels), mu=mnist_problem.MU)
+    np.testing.assert_allclose(
+        mnist_problem._class_constants(rows, labels), exact(alone).values - mnist_problem.MU, rtol=1e-9
+    )
 
 
 def as_network(result):
     """A result as if the network had given it."""
-    return json.loads(json.dumps(result).replace(_mnist.LOGISTIC, _mnist.NETWORK))
+    return json.loads(json.dumps(result).replace(mnist_problem.LOGISTIC, mnist_problem.NETWORK))
 
 
 @pytest.mark.parametrize("name", ["gossip", "fedopt", "participation", "dirichlet", "devices"])
@@ -59,13 +64,14 @@ def test_what_a_gpu_gave_for_the_network_stands_first(name, tmp_path):
     here = json.loads((tmp_path / f"{name}-quick/result.json").read_text())["result"]
     network = as_network(here)
     both = here | {"network": network}
-    assert list(_mnist.parts(both)) == [_mnist.NETWORK, _mnist.LOGISTIC]
+    assert list(mnist_problem.parts(both)) == [mnist_problem.NETWORK, mnist_problem.LOGISTIC]
     alone, judged = experiment.verdict(here), experiment.verdict(both)
     assert judged["verdict"] == alone["verdict"]
     assert judged["rule"] == (
-        f"{_mnist.NETWORK}: {alone['rule']}. Beside it, by the same rule, {_mnist.LOGISTIC}: {alone['verdict']}"
+        f"{mnist_problem.NETWORK}: {alone['rule']}. Beside it, by the same rule, {mnist_problem.LOGISTIC}: "
+        f"{alone['verdict']}"
     )
-    assert judged["findings"][0] == f"{_mnist.LOGISTIC}, {alone['verdict']}: {alone['rule']}"
+    assert judged["findings"][0] == f"{mnist_problem.LOGISTIC}, {alone['verdict']}: {alone['rule']}"
     assert len(judged["findings"]) == 2 * len(alone["findings"]) + 1
     assert len(judged["numbers"]) == 2 * len(alone["numbers"])
     assert len(experiment.figure(both).axes) == 2 * len(experiment.figure(here).axes)
@@ -75,13 +81,13 @@ def test_what_a_gpu_gave_for_the_network_stands_first(name, tmp_path):
 
 
 def test_the_network_decides_where_the_models_differ():
-    result = {"model": _mnist.LOGISTIC, "arms": [{}], "it": "does not hold here"}
-    network = {"model": _mnist.NETWORK, "arms": [{}], "it": "holds"}
+    result = {"model": mnist_problem.LOGISTIC, "arms": [{}], "it": "does not hold here"}
+    network = {"model": mnist_problem.NETWORK, "arms": [{}], "it": "holds"}
 
     def judge(part):
         return {"verdict": part["it"], "rule": f"it {part['it']}", "findings": ["a"], "numbers": [{"group": "g"}]}
 
-    assert _mnist.judged(result | {"network": network}, judge) == {
+    assert mnist_problem.judged(result | {"network": network}, judge) == {
         "verdict": "holds",
         "rule": "the paper's network: it holds. Beside it, by the same rule, logistic regression: does not hold here",
         "findings": [
@@ -91,7 +97,7 @@ def test_the_network_decides_where_the_models_differ():
         ],
         "numbers": [{"group": "the paper's network: g"}, {"group": "logistic regression: g"}],
     }
-    assert _mnist.judged(result, judge)["verdict"] == "does not hold here"
+    assert mnist_problem.judged(result, judge)["verdict"] == "does not hold here"
 
 
 def test_what_a_gpu_gave_later_is_judged_without_running_anything(tmp_path, monkeypatch):
@@ -102,24 +108,32 @@ def test_what_a_gpu_gave_later_is_judged_without_running_anything(tmp_path, monk
     (tmp_path / "fedopt/result.json").write_text(json.dumps(report | {"quick": False}))
     gpu = {"result": as_network(report["result"])}
     found = {"fedopt": gpu | {"provenance": {"device": "a GPU"}}}
-    monkeypatch.setattr(_mnist.neural, "committed", lambda name, optional: found)
+    monkeypatch.setattr(mnist_problem.neural, "committed", lambda name, optional: found)
     monkeypatch.setattr(fedopt, "run", None)
     for _ in range(2):
         judged = paper.judge_again("fedopt", tmp_path)
-        assert judged["verdict"]["rule"].startswith(f"{_mnist.NETWORK}: ")
+        assert judged["verdict"]["rule"].startswith(f"{mnist_problem.NETWORK}: ")
     again = json.loads((tmp_path / "fedopt/result.json").read_text())
     assert again["result"]["recorded"] == {"fedopt": {"device": "a GPU"}}
     assert again["provenance"] == report["provenance"]
 
 
 def test_the_network_switches_as_in_the_paper():
-    assert _mnist.ours(_mnist.NETWORK, 1000) == {neural.OURS: OwnStep(At(800)), neural.OURS_DEFAULT: OwnStep()}
-    assert _mnist.ours(_mnist.NETWORK, 400, both=False) == {neural.OURS: OwnStep(At(320))}
-    assert _mnist.ours(_mnist.LOGISTIC, 1000) == {neural.OURS: OwnStep()}
+    assert mnist_problem.ours(mnist_problem.NETWORK, 1000) == {
+        neural.OURS: OwnStep(At(800)),
+        neural.OURS_DEFAULT: OwnStep(),
+    }
+    assert mnist_problem.ours(mnist_problem.NETWORK, 400, both=False) == {neural.OURS: OwnStep(At(320))}
+    assert mnist_problem.ours(mnist_problem.LOGISTIC, 1000) == {neural.OURS: OwnStep()}
     more = [neural.TRUE, neural.TUNED, neural.NESTEROV]
-    assert list(_trend.methods(_mnist.LOGISTIC, 9, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED, *more]
-    assert list(_trend.methods(_mnist.NETWORK, 9, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED]
-    first = _trend.methods(_mnist.NETWORK, 9, first=True)
+    assert list(trend.methods(mnist_problem.LOGISTIC, 9, first=False)) == [
+        neural.OURS,
+        neural.POOLED,
+        neural.MATCHED,
+        *more,
+    ]
+    assert list(trend.methods(mnist_problem.NETWORK, 9, first=False)) == [neural.OURS, neural.POOLED, neural.MATCHED]
+    first = trend.methods(mnist_problem.NETWORK, 9, first=True)
     assert set(first) == {neural.OURS, neural.OURS_DEFAULT, neural.POOLED, neural.MATCHED, neural.TRUE, neural.NESTEROV}
 
 
@@ -132,7 +146,7 @@ def test_of_the_absences_the_network_sees_the_papers_and_once_every_choice_for_t
     here = {"gap": [1.0, 0.5], "rounds": {"0.6": 1}, "final_gap": 0.5, "share_present": 1.0, "accuracy": {"test": 1.0}}
     methods = {neural.OURS: here, neural.OURS_DEFAULT: here, neural.POOLED: here}
     arms = [{"name": n, "p": float(n[4:].split(",")[0]), "seed": 0, "methods": methods} for n in once]
-    network = {"arms": arms, "rounds": 1, "levels": [0.6], "model": _mnist.NETWORK}
+    network = {"arms": arms, "rounds": 1, "levels": [0.6], "model": mnist_problem.NETWORK}
     shown = participation.charts(network)
     assert [chart["title"] for chart in shown] == ["p, share rescaled", "p = 0.7, missing share"]
     assert len(shown[0]["views"]) == 3
@@ -157,16 +171,16 @@ def test_every_seed_has_to_stay_robust():
 def test_the_network_takes_the_same_place():
     """Three images a class and two draws: enough to see that everything fits, not to measure."""
     pytest.importorskip("torch")
-    setting = _mnist.network(0, _mnist.two_classes(5, 0), per_class=3, draws=2, test=50, device="cpu")
+    setting = mnist_problem.network(0, mnist_problem.two_classes(5, 0), per_class=3, draws=2, test=50, device="cpu")
     rivals = {"FedAdam": FedAdam(0.1, 0.01), "gradient tracking": GradientTracking()}
-    arm = _contest.contest(setting, rivals, {}, 2, (0.9,), 0)
+    arm = contest.contest(setting, rivals, {}, 2, (0.9,), 0)
     assert {row["method"] for row in arm["rows"]} >= {"Algorithm 1", "FedAdam", "gradient tracking", "GD tuned"}
     assert json.loads(json.dumps(arm)) == arm
     assert all(0 <= row["accuracy"]["test"] <= 1 for row in arm["rows"])
 
 
 def test_accuracy_and_sizes_are_those_of_the_data():
-    setting = _mnist.problem(True, 0, _mnist.dirichlet(5, 0.1, 0))
+    setting = mnist_problem.problem(True, 0, mnist_problem.dirichlet(5, 0.1, 0))
     chance = setting.accuracy(np.zeros(setting.problem.dim))
     assert chance["train"] == pytest.approx(0.1, abs=0.02)
     assert sum(setting.data_bytes) == (1797 - 360) * 64
@@ -184,12 +198,12 @@ def arm(**rounds):
                 "search": searched if "tuned" in name else None,
                 "stopped": "",
                 "accuracy": {"test": 0.9},
-                "switched_at": 7 if name == _contest.OURS else None,
+                "switched_at": 7 if name == contest.OURS else None,
             }
             for name, counts in {
-                _contest.OURS: (10, 20),
-                _contest.OURS_TUNED: (5, 10),
-                _contest.POOLED: (99, 99),
+                contest.OURS: (10, 20),
+                contest.OURS_TUNED: (5, 10),
+                contest.POOLED: (99, 99),
                 **{k.replace("_", " "): v for k, v in rounds.items()},
             }.items()
         ]
@@ -213,9 +227,9 @@ def test_the_verdict_counts_the_rivals_of_the_claim(rounds, word):
 def test_a_tuned_rival_is_met_by_tuned_steps_and_one_that_never_arrives_has_lost():
     made = arm(FedAdam_tuned=(5, None), FedYogi=(None, None))
     # 99 rounds is the longest run: who never arrives counts with all of them
-    assert _contest._cells([made], "FedAdam tuned", _contest.OURS_TUNED) == {"0.1": [1], "0.01": [9.9]}
-    assert _contest._cells([made], "FedYogi", _contest.OURS) == {"0.1": [9.9], "0.01": [4.95]}
-    assert _contest._cells([made], "FedYogi", "FedYogi") == {"0.1": [], "0.01": []}
+    assert contest._cells([made], "FedAdam tuned", contest.OURS_TUNED) == {"0.1": [1], "0.01": [9.9]}
+    assert contest._cells([made], "FedYogi", contest.OURS) == {"0.1": [9.9], "0.01": [4.95]}
+    assert contest._cells([made], "FedYogi", "FedYogi") == {"0.1": [], "0.01": []}
 
 
 def test_over_seeds_it_is_said_who_never_arrives():
@@ -232,14 +246,14 @@ def trend_arm(value, *ratios):
     """Straight lines, one seed a ratio: the baseline takes that many times the rounds of Algorithm 1 to any gap."""
     runs = []
     for seed, ratio in enumerate(ratios):
-        rates = {_contest.OURS: 0.005 * ratio, _contest.POOLED: 0.005, _trend.MATCHED: 0.004 * ratio}
+        rates = {contest.OURS: 0.005 * ratio, contest.POOLED: 0.005, trend.MATCHED: 0.004 * ratio}
         series = {name: [1 - rate * k for k in range(101)] for name, rate in rates.items()}
         runs.append({"seed": seed, "gain": 1.0, "series": series})
     return {"value": float(value), "runs": runs}
 
 
 def trend_verdict(*arms):
-    return _trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)
+    return trend.judge({"rounds": 100, "arms": arms}, "N", rising=True)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +270,7 @@ def test_a_trend_has_to_rise_at_every_step(ratios, word):
     found = trend_verdict(*arms)
     assert found["verdict"] == word
     assert "as N grows" in found["rule"]
-    falling = _trend.judge({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)
+    falling = trend.judge({"rounds": 100, "arms": arms[::-1]}, "alpha", rising=False)
     assert falling["verdict"] == word
     assert "as alpha falls" in falling["rule"]
 
@@ -285,14 +299,14 @@ def test_splits_are_held_against_those_of_the_same_seed():
     assert trend_verdict(first, one_missing)["verdict"] == "does not hold here"
 
 
-@pytest.mark.parametrize("who", [(_contest.OURS,), (_contest.POOLED,), (_contest.OURS, _contest.POOLED)])
+@pytest.mark.parametrize("who", [(contest.OURS,), (contest.POOLED,), (contest.OURS, contest.POOLED)])
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_trend_with_a_run_that_diverges_is_not_sure(who, which):
     arms = [trend_arm(1, 1, 1, 1), trend_arm(2, 1.2, 1.2, 1.2), trend_arm(3, 1.5, 1.5, 1.5)]
     assert trend_verdict(*arms)["verdict"] == "holds"
     for name in who:
         arms[which]["runs"][1]["series"][name] = [1.0, 6e4, None]
-    between = which == 1 and who == (_contest.POOLED,)  # the ends are whole, and Algorithm 1 diverges nowhere
+    between = which == 1 and who == (contest.POOLED,)  # the ends are whole, and Algorithm 1 diverges nowhere
     assert trend_verdict(*arms)["verdict"] == ("holds partly" if between else "does not hold here")
 
 
@@ -303,15 +317,15 @@ def test_baselines_that_the_claim_does_not_name_are_told_where_they_were_run():
         {
             "seed": seed,
             "gain": 1.0,
-            "model": _mnist.NETWORK,
+            "model": mnist_problem.NETWORK,
             "series": {n: [1 - rate * k for k in range(101)] for n, rate in some.items()},
         }
         for seed, some in enumerate((first, lines))
     ]
-    result = {"rounds": 100, "axis": "N", "model": _mnist.NETWORK, "arms": [{"value": 2.0, "runs": runs}]}
-    (said,) = _trend.judge(result, "N", rising=True)["findings"]
+    result = {"rounds": 100, "axis": "N", "model": mnist_problem.NETWORK, "arms": [{"value": 2.0, "runs": runs}]}
+    (said,) = trend.judge(result, "N", rising=True)["findings"]
     assert said.endswith("; speed-up 0.500 over GD 1/L (first split); Nesterov 1/L-bar diverged")
-    (chart,) = _trend.charts(result)
+    (chart,) = trend.charts(result)
     assert [line["name"] for line in chart["lines"]] == [
         *lines,
         "GD 1/L (first split)",
@@ -322,20 +336,20 @@ def test_baselines_that_the_claim_does_not_name_are_told_where_they_were_run():
 @pytest.mark.parametrize("wild", [[1.0, 0.1, 6e4], [1.0, 0.1, None]])
 def test_algorithm_1_wins_no_trend_by_diverging(wild):
     def arm(value, ours, pooled):
-        series = {_contest.OURS: ours, _contest.POOLED: pooled, _trend.MATCHED: [1.0, 0.9, 0.8]}
+        series = {contest.OURS: ours, contest.POOLED: pooled, trend.MATCHED: [1.0, 0.9, 0.8]}
         return {"value": value, "runs": [{"seed": 0, "gain": 1.0, "series": series}]}
 
     calm = [1.0, 0.9, 0.8]
-    assert _trend.speed_ups(arm(2.0, wild, calm), 1) == [0.0]
-    assert _trend.speed_ups(arm(2.0, calm, wild), 1) == []
-    found = _trend.judge({"rounds": 2, "arms": [arm(1.0, calm, calm), arm(2.0, wild, calm)]}, "N", rising=True)
+    assert trend.speed_ups(arm(2.0, wild, calm), 1) == [0.0]
+    assert trend.speed_ups(arm(2.0, calm, wild), 1) == []
+    found = trend.judge({"rounds": 2, "arms": [arm(1.0, calm, calm), arm(2.0, wild, calm)]}, "N", rising=True)
     assert found["verdict"] == "does not hold here"
     assert "(0 in 1 in which Algorithm 1 diverged)" in found["findings"][1]
-    least = _trend.judge({"rounds": 2, "arms": [arm(1.0, wild, calm), arm(2.0, calm, calm)]}, "N", rising=True)
+    least = trend.judge({"rounds": 2, "arms": [arm(1.0, wild, calm), arm(2.0, calm, calm)]}, "N", rising=True)
     assert least["verdict"] == "does not hold here"
     cut = arm(2.0, calm, calm)
-    cut["runs"][0]["final_gap"] = {_contest.OURS: wild[-1]}  # after the last point that was kept
-    assert _trend.speed_ups(cut, 1) == [0.0]
+    cut["runs"][0]["final_gap"] = {contest.OURS: wild[-1]}  # after the last point that was kept
+    assert trend.speed_ups(cut, 1) == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -347,7 +361,7 @@ def test_robust_means_a_bounded_slowdown(rounds, word):
             "rounds": dict(zip(("0.1", "0.01"), counts, strict=True)), "final_gap": 0.1, "share_present": p,
             "accuracy": {"test": 0.9},
         }  # fmt: skip
-        return {"name": name, "p": p, "methods": {_contest.OURS: here, _contest.POOLED: here}}
+        return {"name": name, "p": p, "methods": {contest.OURS: here, contest.POOLED: here}}
 
     arms = [one("p = 1, rescale", 1.0, (10, 20)), one("p = 0.7, rescale", 0.7, rounds)]
     result = {"levels": [0.1, 0.01], "arms": [*arms, one("p = 0.7, drop", 0.7, (None, None))]}
@@ -355,7 +369,7 @@ def test_robust_means_a_bounded_slowdown(rounds, word):
 
 
 def test_what_moving_the_data_would_cost_is_a_call_away():
-    setting = _mnist.problem(True, 0, _mnist.dirichlet(5, 0.1, 0))
+    setting = mnist_problem.problem(True, 0, mnist_problem.dirichlet(5, 0.1, 0))
     histories = {
         name: run(method, setting.problem, 150, devices=setting.plan.devices)
         for name, method in {"Algorithm 1": OwnStep(), "GD": GD("true")}.items()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ownstep import load, paper
-from ownstep.paper import w8a
+from ownstep.paper import fig2_w8a as w8a
 from ownstep.partition import squared_norms
 
 from ..conftest import needs

@@ -8,10 +8,10 @@ import pytest
 from ownstep import pep
 from ownstep.methods import GD, At, Never, OwnStep
 from ownstep.methods.base import Answer
-from ownstep.pep import assemble, cuts
 from ownstep.pep.bound import _Search
-from ownstep.pep.certificate import slacks
-from ownstep.pep.symbolic import trace
+from ownstep.pep.conditions import assemble, cuts
+from ownstep.pep.proof.certificate import slacks
+from ownstep.pep.trace.symbolic import trace
 from ownstep.plan import Devices
 
 DEVICES = Devices(np.array([0.3, 0.7]), np.array([0.4, 3.0]), np.array([0.1, 0.2]))

@@ -17,11 +17,11 @@ import pytest
 
 from ownstep import pep
 from ownstep.cli import main
-from ownstep.errors import OwnstepError
 from ownstep.methods import GD, ITEM, At, DecentralisedGD, Nesterov, Never, OwnStep
-from ownstep.pep import check as checker
-from ownstep.pep.certify import rational
+from ownstep.pep.proof import check as checker
+from ownstep.pep.proof.certify import rational
 from ownstep.plan import Devices
+from ownstep.support.errors import OwnstepError
 
 PAPER = Devices.uniform([1 / 3, 3], 0.1)
 UNEQUAL = Devices(np.array([0.2, 0.3, 0.5]), np.array([1.0, 2.0, 5.0]), np.array([0.1, 0.2, 0.05]))

@@ -8,7 +8,7 @@ from scipy.optimize import approx_fprime
 
 from ownstep import pep
 from ownstep.methods import GD, At, HeavyBall, Nesterov, Never, OwnStep
-from ownstep.pep.instance import replay
+from ownstep.pep.solve.instance import replay
 from ownstep.plan import Devices
 
 DEVICES = Devices(np.array([0.3, 0.7]), np.array([0.4, 3.0]), np.array([0.1, 0.2]))

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from ownstep.errors import InvalidInput
 from ownstep.methods import GD, ITEM, OGM, Nesterov
 from ownstep.pep import worst_case
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
 
 
 @pytest.mark.parametrize("K", [1, 2, 5, 8])

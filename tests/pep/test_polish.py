@@ -7,14 +7,14 @@ import pytest
 
 from ownstep import pep
 from ownstep.methods import At, OwnStep
-from ownstep.pep.assemble import conditions
 from ownstep.pep.bound import _Search
-from ownstep.pep.certificate import repair, slacks
-from ownstep.pep.cuts import core_pairs
-from ownstep.pep.gram import build
-from ownstep.pep.polish import _Problem, polish
-from ownstep.pep.solve import limits, objective, solve
-from ownstep.pep.symbolic import trace
+from ownstep.pep.conditions.assemble import conditions
+from ownstep.pep.conditions.cuts import core_pairs
+from ownstep.pep.conditions.gram import build
+from ownstep.pep.proof.certificate import repair, slacks
+from ownstep.pep.solve.polish import _Problem, polish
+from ownstep.pep.solve.sdp import limits, objective, solve
+from ownstep.pep.trace.symbolic import trace
 
 DEVICES = pep.repeated((1 / 3, 3.0), 0.1)
 
@@ -27,7 +27,7 @@ def test_forty_rounds_are_enclosed(r0, rstar) -> None:
 
 
 def test_polishing_repairs_what_the_core_conditions_leave_broken(monkeypatch) -> None:
-    monkeypatch.setattr("ownstep.pep.polish.LITTLE", 0.0)
+    monkeypatch.setattr("ownstep.pep.solve.polish.LITTLE", 0.0)
     rounds, r0, rstar = 12, 1.0, 0.3
     method = OwnStep(At(6))
     search = _Search(method, DEVICES, trace(method, DEVICES, rounds), r0, rstar, "value", True)

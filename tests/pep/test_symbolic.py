@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ownstep import pep
-from ownstep.errors import InvalidInput
 from ownstep.methods import GD, At, HeavyBall, Nesterov, NormBelow, OwnStep, Plateau
 from ownstep.methods.base import Answer, norm
-from ownstep.pep.symbolic import LossValue, NotLinear, Stack, Vector, trace
+from ownstep.pep.trace.symbolic import LossValue, NotLinear, Stack, Vector, trace
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
 
 DEVICES = Devices.uniform([0.5, 3.0], 0.1)
 
@@ -142,7 +142,7 @@ def test_bad_devices(arguments: tuple, message: str) -> None:
 
 
 def test_a_failed_solve_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ownstep.errors import OwnstepError
+    from ownstep.support.errors import OwnstepError
 
     def fail(*_, **__):
         raise OwnstepError("it stopped without an answer (NumericalError)")

@@ -12,11 +12,11 @@ import pytest
 from ownstep import pep
 from ownstep.cli import main
 from ownstep.engines import run
-from ownstep.errors import InvalidInput
 from ownstep.methods import GD, ITEM, OGM, At, Nesterov, OwnStep, Schedule
-from ownstep.pep.design import Design, kinds
-from ownstep.pep.tune import as_schedule
+from ownstep.pep.design.family import Design, kinds
+from ownstep.pep.design.tune import as_schedule
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares
 

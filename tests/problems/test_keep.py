@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from ownstep import partition
-from ownstep.errors import InvalidInput
 from ownstep.problems import BinaryLogistic
+from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares
 

@@ -10,8 +10,8 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from ownstep import partition
-from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, logistic_regression, optimum
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 MODELS = {"binary": (BinaryLogistic, 2), "multinomial": (MultinomialLogistic, 3), "squares": (LeastSquares, 0)}
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ownstep.paper import load_experiment
-from ownstep.report import numbers
+from ownstep.report import formatting
 from ownstep.report.charts import charts, given
 from ownstep.report.page import plain
 from ownstep.report.palette import METHODS, Palette
@@ -162,4 +162,4 @@ def test_a_method_looks_the_same_everywhere_and_unlike_its_neighbours():
 
 
 def test_numbers_are_spelt_for_reading():
-    assert doctest.testmod(numbers).failed == 0
+    assert doctest.testmod(formatting).failed == 0

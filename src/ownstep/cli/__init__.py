@@ -9,8 +9,11 @@ from typing import Annotated
 import typer
 
 import ownstep
-from ownstep.cli import check, data, demo, federate, paper, pep, plan, report, run, train, tune
-from ownstep.errors import InvalidInput, OwnstepError
+from ownstep.cli import federate
+from ownstep.cli.learn import data, demo, plan, run, train
+from ownstep.cli.prove import check, pep, tune
+from ownstep.cli.show import paper, report
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 app = typer.Typer(
     name="ownstep",

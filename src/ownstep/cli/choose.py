@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from ownstep.engines import MISSING, Missing, Participation, parse_participation, torchrun
-from ownstep.errors import InvalidInput, unknown_name
+from ownstep.engines import MISSING, Missing, Participation, parse_participation
+from ownstep.engines.cluster import torchrun
 from ownstep.history import History
 from ownstep.methods import METHODS, Method, parse_switch
 from ownstep.problems import LinearModel
+from ownstep.support.errors import InvalidInput, unknown_name
 
 NUMBER_OR_NAME = {"step", "client_step", "momentum"}
 

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from ownstep import partition as partitions
-from ownstep.checks import whole_number
 from ownstep.data import load
 from ownstep.engines import Comparison
 from ownstep.partition import Partition
 from ownstep.plan import Plan
 from ownstep.problems import LinearModel, logistic_regression
+from ownstep.support.checks import whole_number
 
 Json = Annotated[bool, typer.Option("--json", help="Print one json document instead of tables.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]

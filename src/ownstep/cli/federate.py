@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ownstep.cli.common import Json, emit
-from ownstep.federate import init
+from ownstep.engines.federation.app import init
 
 federate = typer.Typer(
     help="Run a method between owners of data, on Flower.", no_args_is_help=True, rich_markup_mode=None

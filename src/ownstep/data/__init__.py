@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ownstep.data import fetch as _fetch
 from ownstep.data.sources import SOURCES, Source
-from ownstep.errors import InvalidInput, OwnstepError, unknown_name
+from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from ownstep.data.sources import Remote, Source
-from ownstep.errors import OwnstepError
-from ownstep.files import write_atomically
-from ownstep.progress import Bar
+from ownstep.support.errors import OwnstepError
+from ownstep.support.files import write_atomically
+from ownstep.support.progress import Bar
 
 ENVIRONMENT = "OWNSTEP_DATA"
 CHUNK = 1 << 18

@@ -1,9 +1,13 @@
-"""Who evaluates the gradients: the same ask/tell loop, in one process, or on many machines by ``cluster``."""
+"""Who evaluates: the same ask and tell loop on every engine, and what is built on it.
+
+``local/`` runs all devices in this process, ``cluster/`` on torch.distributed, ``federation/`` on Flower;
+``compare``, ``tuning``, ``participation``, ``timing`` and ``checkpoint`` serve all three. May import from every
+room up to history.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ownstep.engines import cluster
 from ownstep.engines.compare import TOLERANCES, Comparison, baselines, beyond, compare
 from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local import describe, run
@@ -20,12 +24,6 @@ from ownstep.engines.participation import (
 )
 from ownstep.engines.timing import TimeModel, price
 from ownstep.engines.tuning import Tuned, tune, tune_step
-from ownstep.lazy import lazily
-
-if TYPE_CHECKING:
-    from ownstep.engines import cluster
-
-__getattr__ = lazily(__name__, {"cluster": ".cluster"})
 
 __all__ = [
     "MISSING",

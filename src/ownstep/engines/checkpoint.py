@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.errors import OwnstepError
-from ownstep.files import what_ails, write_atomically
 from ownstep.plan import Devices
-from ownstep.vectors import is_vector, like, to_numpy
+from ownstep.support.errors import OwnstepError
+from ownstep.support.files import what_ails, write_atomically
+from ownstep.support.vectors import is_vector, like, to_numpy
 
 
 def save(path: Path, state: Any, about: dict[str, Any], columns: dict[str, NDArray[Any]]) -> None:

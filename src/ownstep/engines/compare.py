@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ownstep.engines.lbfgs import run_lbfgs
-from ownstep.engines.local import describe, run
+from ownstep.engines.local.engine import describe, run
 from ownstep.engines.participation import Participation
-from ownstep.errors import InvalidInput
 from ownstep.history import History, finite
 from ownstep.methods import GD, ITEM, AdGD, BarzilaiBorwein, Method, Nesterov, NesterovRestart, OwnStep
 from ownstep.plan import Plan
 from ownstep.smoothness import Smoothness
+from ownstep.support.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from ownstep.problems.linear import LinearModel
+    from ownstep.problems.linear.model import LinearModel
 
 TOLERANCES = (1e-2, 1e-4, 1e-6)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.engines.local import DTYPES, first_point
+from ownstep.engines.local.engine import DTYPES, first_point
 from ownstep.history import COLUMNS, History
 from ownstep.problems.base import Problem
-from ownstep.threads import calm_blas
-from ownstep.vectors import to_numpy
+from ownstep.support.threads import calm_blas
+from ownstep.support.vectors import to_numpy
 
 
 class _Arrived(Exception):

@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.checks import whole_number
-from ownstep.errors import InvalidInput, unknown_name
+from ownstep.support.checks import whole_number
+from ownstep.support.errors import InvalidInput, unknown_name
 
 Missing = Literal["rescale", "drop", "last"]
 MISSING: dict[Missing, str] = {

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ownstep.errors import InvalidInput
 from ownstep.history import History
+from ownstep.support.errors import InvalidInput
 
 Array = NDArray[np.float64]
 PerDevice = float | Sequence[float]

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ownstep.engines.local import describe, run
+from ownstep.engines.local.engine import describe, run
 from ownstep.engines.participation import Participation
-from ownstep.errors import InvalidInput
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method
 from ownstep.plan import Devices
 from ownstep.problems.base import Problem
-from ownstep.progress import Bar
+from ownstep.support.errors import InvalidInput
+from ownstep.support.progress import Bar
 
 OCTAVES = (-1.0, 6.0)
 """Steps from half to 64 times 1/L: on real losses the best constant step is often far above 1/L."""

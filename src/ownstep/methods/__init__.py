@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from ownstep.errors import InvalidInput, unknown_name
-from ownstep.methods.adaptive import FedAdagrad, FedAdam
-from ownstep.methods.adgd import AdGD
-from ownstep.methods.barzilai import BarzilaiBorwein
 from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
-from ownstep.methods.descent import GD
-from ownstep.methods.extra import EXTRA, NIDS
-from ownstep.methods.fedopt import FedAvg, FedAvgM
-from ownstep.methods.fedprox import FedProx
-from ownstep.methods.gossip import DecentralisedGD, GradientTracking
-from ownstep.methods.graphs import GRAPHS, mixing_matrix
-from ownstep.methods.item import ITEM
-from ownstep.methods.mixing import Mixing
-from ownstep.methods.momentum import HeavyBall, Nesterov
-from ownstep.methods.optimal import OGM
-from ownstep.methods.own_adaptive import AdaptiveOwnStep
-from ownstep.methods.own_momentum import MomentumOwnStep
-from ownstep.methods.own_step import OwnStep
-from ownstep.methods.plateau import Plateau
-from ownstep.methods.restart import NesterovRestart
-from ownstep.methods.scaffold import Scaffold
-from ownstep.methods.schedule import Schedule
+from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
+from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
+from ownstep.methods.federated.fedprox import FedProx
+from ownstep.methods.federated.fedyogi import FedYogi
+from ownstep.methods.federated.scaffold import Scaffold
+from ownstep.methods.gossip.dgd import DecentralisedGD, GradientTracking
+from ownstep.methods.gossip.extra import EXTRA, NIDS
+from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
+from ownstep.methods.gossip.mixing import Mixing
+from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
+from ownstep.methods.own.own_momentum import MomentumOwnStep
+from ownstep.methods.own.own_step import OwnStep
+from ownstep.methods.own.plateau import Plateau
+from ownstep.methods.own.schedule import Schedule
+from ownstep.methods.own.switch import At, Never, NormBelow, Shrunk, Switch, Watch
+from ownstep.methods.pooled.adgd import AdGD
+from ownstep.methods.pooled.barzilai_borwein import BarzilaiBorwein
+from ownstep.methods.pooled.gd import GD
+from ownstep.methods.pooled.item import ITEM
+from ownstep.methods.pooled.momentum import HeavyBall, Nesterov
+from ownstep.methods.pooled.ogm import OGM
+from ownstep.methods.pooled.restart import NesterovRestart
 from ownstep.methods.steps import STEPS
-from ownstep.methods.switch import At, Never, NormBelow, Shrunk, Switch, Watch
-from ownstep.methods.yogi import FedYogi
+from ownstep.support.errors import InvalidInput, unknown_name
 
 METHODS: dict[str, type] = {
     "own_step": OwnStep,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ownstep.errors import InvalidInput, unknown_name
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput, unknown_name
 
 STEPS = {
     "mean": "1/L_bar with L_bar = sum_i w_i L_i, the paper's centralised step",

@@ -1,4 +1,7 @@
-"""The paper's experiments, one module each, on top of the public API only.
+"""The paper's experiments, one module each, on top of the public API only; what they share is in ``machinery/``.
+
+``fig1_worst_cases/``, ``fig2_w8a``, ``fig4_cifar10``, ``fig5_sst2`` and ``appendix/`` are the paper's, ``ours/`` goes
+beyond it.
 
 Every module has ``CLAIM`` (one sentence), ``SETTINGS`` (what, the paper's value, ours, why), ``run(quick, seed,
 progress) -> plain data``, ``figure(result)`` and ``verdict(result)``: running, drawing and judging are separate.
@@ -7,7 +10,7 @@ What a module may have besides: ``run`` may take ``seeds`` (how many), ``device`
 when a run is interrupted). For the report: ``SAYS`` (what the paper reports), ``WHY`` (why ours differs), ``NOTICE``
 (what a reader must know first), each a sentence or a function of the result; ``charts(result)`` and ``PART``. A verdict
 is a mapping of ``verdict`` (*holds*, *holds partly* or *does not hold here*), ``rule``, ``findings`` and, where there
-are several runs, ``numbers`` with their bootstrap intervals (:func:`ownstep.paper.bootstrap.number`).
+are several runs, ``numbers`` with their bootstrap intervals (:func:`ownstep.paper.machinery.bootstrap.number`).
 """
 
 from __future__ import annotations
@@ -15,26 +18,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ownstep.errors import unknown_name
-from ownstep.lazy import lazily
+from ownstep.support.errors import unknown_name
+from ownstep.support.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
 
 EXPERIMENTS = {
-    "pep-curves": "pep_curves",
-    "pep-heterogeneity": "pep_heterogeneity",
-    "pep-devices": "pep_devices",
-    "theorem": "theorem",
-    "w8a": "w8a",
-    "cifar10": "cifar10",
-    "sst2": "sst2",
-    "mnist": "mnist",
-    "dirichlet": "dirichlet",
-    "devices": "devices",
-    "gossip": "gossip",
-    "fedopt": "fedopt",
-    "participation": "participation",
-    "estimates": "estimates",
-    "attribution": "attribution",
-    "beyond": "beyond",
+    "pep-curves": "fig1_worst_cases.pep_curves",
+    "pep-heterogeneity": "fig1_worst_cases.pep_heterogeneity",
+    "pep-devices": "fig1_worst_cases.pep_devices",
+    "theorem": "fig1_worst_cases.theorem",
+    "w8a": "fig2_w8a",
+    "cifar10": "fig4_cifar10",
+    "sst2": "fig5_sst2",
+    "mnist": "appendix.mnist",
+    "dirichlet": "appendix.dirichlet",
+    "devices": "appendix.number_of_devices",
+    "gossip": "appendix.against_gossip",
+    "fedopt": "appendix.against_fedopt",
+    "participation": "appendix.absent_devices",
+    "estimates": "ours.estimates",
+    "attribution": "ours.attribution",
+    "beyond": "ours.beyond",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 
@@ -46,7 +51,4 @@ def load_experiment(name: str) -> Any:
     return import_module(f"ownstep.paper.{EXPERIMENTS[name]}")
 
 
-__getattr__ = lazily(
-    "ownstep.paper",
-    {name: "conducting" for name in ("Pieces", "conduct", "conduct_all", "judge_again", "on_disk", "provenance")},
-)
+__all__ += ["EXPERIMENTS", "load_experiment"]

@@ -1,13 +1,17 @@
-"""The exact worst case of a method: a semidefinite program built from the method's own ``ask`` and ``tell``."""
+"""The exact worst case of a method: a semidefinite program built from the method's own ``ask`` and ``tell``.
+
+``trace/`` -> ``conditions/`` -> ``solve/`` -> ``proof/`` is the way a worst case goes; ``bound`` walks it,
+``design/`` chooses steps by it. May import from plan and methods.
+"""
 
 from ownstep.pep.bound import Bound, curve, worst_case
-from ownstep.pep.certificate import Certificate
-from ownstep.pep.certify import Certified
-from ownstep.pep.classes import METRICS, interpolation_gaps, repeated
-from ownstep.pep.instance import Instance, LocalLoss
-from ownstep.pep.interpolant import Interpolant
-from ownstep.pep.symbolic import NotLinear
-from ownstep.pep.tune import Tuned, rivals, tune
+from ownstep.pep.conditions.classes import METRICS, interpolation_gaps, repeated
+from ownstep.pep.design.tune import Tuned, rivals, tune
+from ownstep.pep.proof.certificate import Certificate
+from ownstep.pep.proof.certify import Certified
+from ownstep.pep.solve.instance import Instance, LocalLoss
+from ownstep.pep.solve.interpolant import Interpolant
+from ownstep.pep.trace.symbolic import NotLinear
 
 __all__ = [
     "METRICS",

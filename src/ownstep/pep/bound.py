@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from ownstep.errors import OwnstepError
 from ownstep.methods.base import Method
-from ownstep.pep import symmetry as alike
-from ownstep.pep.assemble import Conditions, conditions
-from ownstep.pep.certificate import Certificate, Proof, certificate, repair, slacks
-from ownstep.pep.certify import Certified, Evidence, certify
-from ownstep.pep.classes import check
-from ownstep.pep.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
-from ownstep.pep.gram import build
-from ownstep.pep.instance import Instance, recover
-from ownstep.pep.polish import polish
-from ownstep.pep.quadratic import worst_quadratic
-from ownstep.pep.scales import tilt_moves
-from ownstep.pep.solve import LARGE, Solution, blocks, limits, objective, solve
-from ownstep.pep.symbolic import Trace, trace
+from ownstep.pep.conditions.assemble import Conditions, conditions
+from ownstep.pep.conditions.classes import check
+from ownstep.pep.conditions.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
+from ownstep.pep.conditions.gram import build
+from ownstep.pep.proof.certificate import Certificate, Proof, certificate, repair, slacks
+from ownstep.pep.proof.certify import Certified, Evidence, certify
+from ownstep.pep.solve.instance import Instance, recover
+from ownstep.pep.solve.polish import polish
+from ownstep.pep.solve.quadratic import worst_quadratic
+from ownstep.pep.solve.sdp import LARGE, Solution, blocks, limits, objective, solve
+from ownstep.pep.trace import symmetry as alike
+from ownstep.pep.trace.scales import tilt_moves
+from ownstep.pep.trace.symbolic import Trace, trace
 from ownstep.plan import Devices
+from ownstep.support.errors import OwnstepError
 
 MARGINS = (1e-9, 2e-9, 6e-9, 2e-8, 1e-7)
 """How far inside their sets solutions are asked to be; the next one is tried where a proof came out short."""

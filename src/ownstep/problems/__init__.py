@@ -1,56 +1,9 @@
-"""What is minimised: losses over the devices that hold the data."""
+"""What is minimised: f(x) = sum_i w_i f_i(x) over the devices that hold the data.
 
-from __future__ import annotations
+``base`` is the contract; ``linear/`` has logistic regression, softmax and least squares, ``network/`` any torch module;
+``reference`` finds f*. The public names stand in ``__init__.pyi``. May import from data and partition.
+"""
 
-from typing import TYPE_CHECKING
+from ownstep.support.lazy import attach
 
-from ownstep.lazy import lazily
-from ownstep.problems.base import Problem
-
-if TYPE_CHECKING:
-    from ownstep.problems.batches import PerDevice, Pooled, Stratified
-    from ownstep.problems.least_squares import LeastSquares
-    from ownstep.problems.linear import LinearModel
-    from ownstep.problems.logistic import BinaryLogistic, MultinomialLogistic, logistic_regression
-    from ownstep.problems.network import Network
-    from ownstep.problems.penalties import SquaredL2, TensorNorms
-    from ownstep.problems.reference import Optimum, optimum
-    from ownstep.problems.samples import Blocks
-
-__getattr__ = lazily(
-    __name__,
-    {
-        "BinaryLogistic": "logistic",
-        "Blocks": "samples",
-        "LeastSquares": "least_squares",
-        "LinearModel": "linear",
-        "MultinomialLogistic": "logistic",
-        "Network": "network",
-        "Optimum": "reference",
-        "PerDevice": "batches",
-        "Pooled": "batches",
-        "SquaredL2": "penalties",
-        "Stratified": "batches",
-        "TensorNorms": "penalties",
-        "logistic_regression": "logistic",
-        "optimum": "reference",
-    },
-)
-
-__all__ = [
-    "BinaryLogistic",
-    "Blocks",
-    "LeastSquares",
-    "LinearModel",
-    "MultinomialLogistic",
-    "Network",
-    "Optimum",
-    "PerDevice",
-    "Pooled",
-    "Problem",
-    "SquaredL2",
-    "Stratified",
-    "TensorNorms",
-    "logistic_regression",
-    "optimum",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

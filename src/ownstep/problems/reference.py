@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
-from ownstep.errors import OwnstepError
-from ownstep.problems.linear import LinearModel
-from ownstep.threads import calm_blas
+from ownstep.problems.linear.model import LinearModel
+from ownstep.support.errors import OwnstepError
+from ownstep.support.threads import calm_blas
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ownstep.paper.levels import on_one_grid, spread
-from ownstep.report.numbers import is_number, spell
+from ownstep.paper.machinery.curves import on_one_grid, spread
+from ownstep.report.formatting import is_number, spell
 
 MOST = 12
 """Charts an experiment may have on the page; what is left out is said."""

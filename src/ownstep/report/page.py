@@ -16,12 +16,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import ownstep
-from ownstep.errors import InvalidInput, OwnstepError
-from ownstep.files import write_atomically
 from ownstep.report.charts import Chart, charts
-from ownstep.report.numbers import fixed, is_number, spell
+from ownstep.report.formatting import fixed, is_number, spell
 from ownstep.report.palette import Palette
-from ownstep.report.reading import (
+from ownstep.report.results import (
     BEYOND,
     IN_THE_PAPER,
     MISSING,
@@ -34,6 +32,8 @@ from ownstep.report.reading import (
     shorten,
 )
 from ownstep.report.tables import tables
+from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.files import write_atomically
 
 PARTS = {
     WORST_CASE: (

@@ -1,20 +1,20 @@
-"""How curved each device's loss is; every result says what kind of number it is and how it was got."""
+"""How curved each device's loss is; every result says what kind of number it is and how it was got.
 
-from __future__ import annotations
+``spectrum`` measures linear models from their rows, ``hessian`` and ``sampled`` measure networks; the public names
+stand in ``__init__.pyi``. May import from data, partition and problems.
+"""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ownstep.errors import unknown_name
-from ownstep.lazy import lazily
-from ownstep.smoothness.base import Kind, Smoothness
+from ownstep.smoothness.base import Smoothness
+from ownstep.support.errors import unknown_name
+from ownstep.support.lazy import attach
 
-if TYPE_CHECKING:
-    from ownstep.smoothness.hessian import Curvature, Snapshots, along, power
-    from ownstep.smoothness.sampled import Region, Sampled, differences
-    from ownstep.smoothness.spectrum import exact, trace
+# The result type is needed everywhere, the solvers behind a measurement only when one is made.
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
 
-MEASURES = {"exact": "spectrum", "trace": "spectrum", "differences": "sampled", "power": "hessian"}
-"""Every way to measure, by name, and the module of this package that holds it."""
+MEASURES = ("exact", "trace", "differences", "power")
+"""Every way to measure, by name."""
 
 
 def measure(how: str, problem: Any) -> Smoothness:
@@ -25,29 +25,4 @@ def measure(how: str, problem: Any) -> Smoothness:
     return result
 
 
-_MORE = {
-    "Region": "sampled",
-    "Sampled": "sampled",
-    "Curvature": "hessian",
-    "Snapshots": "hessian",
-    "along": "hessian",
-}
-
-# The result type is needed everywhere, the solvers behind a measurement only when one is made.
-__getattr__ = lazily(__name__, MEASURES | _MORE)
-
-__all__ = [
-    "MEASURES",
-    "Curvature",
-    "Kind",
-    "Region",
-    "Sampled",
-    "Smoothness",
-    "Snapshots",
-    "along",
-    "differences",
-    "exact",
-    "measure",
-    "power",
-    "trace",
-]
+__all__ += ["MEASURES", "measure"]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.errors import InvalidInput
+from ownstep.support.errors import InvalidInput
 
 Kind = Literal["exact", "upper bound", "estimate", "unknown"]
 

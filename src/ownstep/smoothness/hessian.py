@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ownstep.checks import whole_number
-from ownstep.errors import InvalidInput, OwnstepError, unknown_name
-from ownstep.problems.network import Network
+from ownstep.problems.network.problem import Network
 from ownstep.smoothness.base import Smoothness
 from ownstep.smoothness.sampled import Region, Sampled, _in_precision, _require_network, differences
+from ownstep.support.checks import whole_number
+from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 
 Product = Callable[[Tensor], Tensor]
 

@@ -24,13 +24,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ownstep.checks import whole_number
-from ownstep.errors import InvalidInput, unknown_name
-from ownstep.problems.graphs import fault
-from ownstep.problems.network import Network
-from ownstep.problems.stack import layouts, stacked_forward
-from ownstep.progress import Bar
+from ownstep.problems.network.cuda_graph import fault
+from ownstep.problems.network.problem import Network
+from ownstep.problems.network.stack import layouts, stacked_forward
 from ownstep.smoothness.base import Smoothness
+from ownstep.support.checks import whole_number
+from ownstep.support.errors import InvalidInput, unknown_name
+from ownstep.support.progress import Bar
 
 CPU_MEMORY = 2**28
 """Bytes of activations and gradients one vectorised pass may hold on a CPU, roughly; on a GPU half of what is free."""
@@ -111,8 +111,8 @@ def differences(
     dtype : of the arithmetic.
     chunk : draws in one vectorised pass; chosen from the memory there is by default, and then without cuDNN's trials.
         Changes results by rounding alone.
-    layout : how many models are run at once, see :mod:`ownstep.problems.stack`; on a GPU ``"grouped"`` where the
-        model allows it, ``"vmap"`` elsewhere.
+    layout : how many models are run at once, see :mod:`ownstep.problems.network.stack`; on a GPU ``"grouped"`` where
+        the model allows it, ``"vmap"`` elsewhere.
     fused : run differences in the ``"patches"`` layout with its small operations fused by ``torch.compile``, if that
         changes nothing.
     """

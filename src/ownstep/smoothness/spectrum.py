@@ -15,10 +15,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ownstep.errors import InvalidInput, OwnstepError
 from ownstep.partition import squared_norms
-from ownstep.problems.linear import LinearModel
+from ownstep.problems.linear.model import LinearModel
 from ownstep.smoothness.base import Smoothness
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 DENSE_LIMIT = 128
 """Below this size the Gram matrix is formed: it is faster than Lanczos and just as exact."""

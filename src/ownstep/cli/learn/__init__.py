@@ -1,0 +1,1 @@
+"""Commands that work on data: ``plan``, ``run``, ``compare``, ``train``, ``data`` and ``demo``."""

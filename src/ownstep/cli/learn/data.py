@@ -1,0 +1,79 @@
+"""``ownstep data``: what there is, get it, where it is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ownstep.cli.common import Json, Seed, console, emit
+from ownstep.data import fetch, names
+from ownstep.data.sources import SOURCES
+from ownstep.support.errors import unknown_name
+
+BUNDLED = {
+    "digits": "1,797 handwritten digits, 8x8, ten classes (comes with scikit-learn)",
+    "breast_cancer": "569 tumours, 30 measurements, two classes (comes with scikit-learn)",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Datasets: list them, fetch them, say where they are.", no_args_is_help=True)
+    group.command("list")(list_)
+    group.command("fetch")(fetch_)
+    group.command()(where)
+    app.add_typer(group, name="data")
+
+
+def _present(name: str) -> bool:
+    return name in BUNDLED or all(fetch.locate(remote) for remote in SOURCES[name].files)
+
+
+def list_(as_json: Json = False, seed: Seed = 0) -> None:
+    """Every dataset, and whether it is here.
+
+    Example: ownstep data list
+    """
+    about = {name: BUNDLED.get(name) or SOURCES[name].about for name in names()}
+    if as_json:
+        emit([{"name": n, "about": a, "here": _present(n)} for n, a in about.items()])
+        return
+    table = Table("name", "here", "what", box=None, header_style="bold")
+    for name, text in about.items():
+        table.add_row(name, "yes" if _present(name) else "no", text)
+    console().print(table)
+
+
+def fetch_(
+    name: Annotated[str, typer.Argument(help="Dataset, or all.")],
+    force: Annotated[bool, typer.Option(help="Fetch again what is already in the cache.")] = False,
+    as_json: Json = False,
+    seed: Seed = 0,
+) -> None:
+    """Download a dataset from its authors, verify it and keep it in the cache.
+
+    Example: ownstep data fetch w8a
+    """
+    wanted = names() if name == "all" else [name]
+    if name != "all" and name not in names():
+        raise unknown_name("dataset", name, [*names(), "all"])
+    paths = {n: [str(p) for p in fetch.fetch(SOURCES[n], force)] for n in wanted if n in SOURCES}
+    if as_json:
+        emit(paths)
+        return
+    for n in wanted:
+        typer.echo(f"{n}: " + ("comes with scikit-learn" if n in BUNDLED else f"{len(paths[n])} files, verified"))
+
+
+def where(as_json: Json = False, seed: Seed = 0) -> None:
+    """Folders that are looked in, in order.
+
+    Example: OWNSTEP_DATA=/data ownstep data where
+    """
+    folders = [str(f) for f in fetch.folders()]
+    if as_json:
+        emit(folders)
+    else:
+        typer.echo("\n".join(folders))

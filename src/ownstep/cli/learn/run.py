@@ -1,0 +1,214 @@
+"""``ownstep run`` and ``ownstep compare``: one method, or all of them, on a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ownstep import plots
+from ownstep.cli.choose import choose_engine, choose_method, choose_participation, join_cluster
+from ownstep.cli.common import (
+    Alpha,
+    Count,
+    Data,
+    Json,
+    Measure,
+    Mu,
+    Rows,
+    Seed,
+    Split,
+    build,
+    console,
+    emit,
+    show_comparison,
+    show_plan,
+)  # fmt: skip
+from ownstep.engines import Comparison, baselines, beyond, compare, describe, run
+from ownstep.engines import tune as search
+from ownstep.engines.cluster import torchrun
+from ownstep.history import History
+from ownstep.methods import METHODS
+from ownstep.plan import Plan
+from ownstep.problems import optimum
+from ownstep.support.errors import InvalidInput
+
+Rounds = Annotated[int, typer.Option(help="How many rounds at most.")]
+Participation = Annotated[
+    str,
+    typer.Option(
+        help="Probability that a device takes part in a round, or cohort:SIZE, bursts:FAIL:RECOVER, "
+        "stragglers:TYPICAL:DEADLINE, dies:DEVICE:ROUND, returns:DEVICE:ROUND:ROUND."
+    ),
+]
+OnMissing = Annotated[str, typer.Option(help="Share of absent devices: rescale, drop or last (known gradient).")]
+Out = Annotated[Path | None, typer.Option(help="Folder for histories and a figure.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("run")(run_)
+    app.command("compare")(compare_)
+
+
+def run_(
+    data: Data,
+    method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "own_step",
+    partition: Split = "by_norm",
+    devices: Count = None,
+    rounds: Rounds = 1000,
+    step: Annotated[
+        str | None, typer.Option(help="For gd and the like: mean, true, matched, tuned or a number.")
+    ] = None,
+    switch: Annotated[
+        str | None, typer.Option(help="For own_step: plateau, never, at:ROUND, norm:EPS or shrunk:SHARE.")
+    ] = None,
+    momentum: Annotated[
+        str | None, typer.Option(help="For own_step: nesterov or item; for nesterov and heavy_ball: a number.")
+    ] = None,
+    secant: Annotated[str | None, typer.Option(help="For barzilai_borwein: short, long or mean.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="For ogm: the round it is optimal at.")] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="For own_step and server-free methods: samples, or uniform as in the paper.")
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option(help="For server-free methods: ring, complete, star, path or grid.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="For decentralised_gd and gradient_tracking: cta or atc.")] = None,
+    client_step: Annotated[
+        str | None, typer.Option(help="For federated methods: a number, or a name as in --step.")
+    ] = None,
+    server_step: Annotated[float | None, typer.Option(help="For federated methods: the server's step.")] = None,
+    local_steps: Annotated[
+        int | None, typer.Option(help="For federated methods: steps a device takes a round.")
+    ] = None,
+    tune: Annotated[
+        int | None, typer.Option(help="For server-free and federated methods: search so many settings first.")
+    ] = None,
+    mu: Mu = 1e-3,
+    smoothness: Annotated[
+        str, typer.Option(help="How L_i is measured: exact or trace; adaptive: by the devices, on the way.")
+    ] = "exact",
+    alpha: Alpha = 0.1,
+    rows: Rows = None,
+    participation: Participation = "1",
+    missing: OnMissing = "rescale",
+    checkpoint: Annotated[Path | None, typer.Option(help="File to resume from and to write every few seconds.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="local, or cluster: one process a rank, the default under torchrun.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="For the cluster: seconds until a rank that does not answer is an error.")
+    ] = None,
+    out: Out = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Run one method and say how far it got.
+
+    Example: ownstep run breast_cancer --method own_step --partition by_norm --devices 2 --rounds 500
+    On a cluster: torchrun --nproc-per-node 2 -m ownstep run breast_cancer --devices 2 --rounds 500
+    """
+    engine = choose_engine(engine)
+    options = {
+        "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
+        "server_step": server_step, "local_steps": local_steps, "momentum": momentum, "secant": secant,
+        "horizon": horizon, "smoothness": smoothness if smoothness == "adaptive" else None,
+    }  # fmt: skip
+    chosen: Any = choose_method(method, options)
+    present = choose_participation(participation, missing, seed)
+    problem: Any = build(data, partition, devices, mu, seed, alpha, rows)[0]
+    drive: Callable[..., History] = run
+    if engine == "cluster":
+        problem, drive = join_cluster(problem, deadline)
+    made = describe(problem, "adaptive" if getattr(chosen, "constant_free", False) else smoothness)
+    found = None
+    if tune is not None:
+        if engine == "cluster":
+            raise InvalidInput(
+                f"--tune {tune} runs on one machine; give the cluster the settings that were found there"
+            )
+        found = search(chosen, problem, rounds, budget=tune, devices=made.devices, participation=present, seed=seed)
+        chosen = found.method
+    history = drive(
+        chosen, problem, rounds, devices=made.devices, participation=present, checkpoint=checkpoint, name=method,
+        seed=seed,
+    )  # fmt: skip
+    best = optimum(problem).value if mu > 0 else -np.inf  # without the L2 term there may be no minimum
+    if torchrun.first():
+        _tell(method, data, history, made, best, found, mu, out, as_json)
+    if history.stopped.startswith("interrupted"):
+        raise KeyboardInterrupt
+
+
+def _tell(
+    method: str, data: str, history: History, made: Plan, best: float, found: Any, mu: float, out: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Write what was asked for, and say how far the run got."""
+    if out is not None:
+        history.save(out / method)
+    comparison = Comparison({method: history}, made, best)
+    if out is not None and mu > 0:
+        figure, axes = plots.new_figure(1, width=6)
+        plots.convergence(axes[0, 0], comparison, f"{method} on {data}")
+        plots.save(figure, out / f"{method}.png")
+    if as_json:
+        tuning = {} if found is None else {"tuning": found.to_dict()}
+        gaps = {"optimum": best, "rows": comparison.rows()} if mu > 0 else {"optimum": None}
+        emit(history.to_dict(series=False) | gaps | tuning)
+    else:
+        if mu > 0:
+            show_comparison(comparison, console())
+        if found is not None:
+            settings = ", ".join(f"{name} {value:.4g}" for name, value in found.settings)
+            typer.echo(f"{settings}: best of {len(found.trials)} settings, a search of {found.rounds_spent:,} rounds")
+        known = f", f* = {best:.10g}" if mu > 0 else ""
+        typer.echo(f"f = {history.value[-1]:.10g}{known}; stopped: {history.stopped}")
+
+
+def compare_(
+    data: Data,
+    partition: Split = "by_norm",
+    devices: Count = None,
+    rounds: Rounds = 5000,
+    mu: Mu = 1e-3,
+    smoothness: Measure = "exact",
+    alpha: Alpha = 0.1,
+    rows: Rows = None,
+    participation: Participation = "1",
+    missing: OnMissing = "rescale",
+    out: Out = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Race Algorithm 1 and its extensions against gradient descent in all its forms, on rounds and on wall-clock.
+
+    GD at 1/L-bar, 1/L, the matched and the tuned step; Nesterov with and without restart; ITEM; Barzilai-Borwein; AdGD;
+    and, where nobody is absent, L-BFGS.
+
+    Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
+    """
+    present = choose_participation(participation, missing, seed)
+    if mu == 0:
+        raise InvalidInput("compare measures against the optimum, which --mu 0 may not have; give a positive --mu")
+    problem, split = build(data, partition, devices, mu, seed, alpha, rows)
+    comparison = compare(
+        problem, baselines() | beyond(), rounds, smoothness=smoothness, participation=present, seed=seed,
+        lbfgs=present is None,
+        checkpoint=None if out is None else out / "checkpoints",
+    )  # fmt: skip
+    title = f"{data}, {split.rule}"
+    if out is not None:
+        comparison.save(out)
+        plots.save(plots.demo({title: comparison}), out / "comparison.png")
+    if as_json:
+        emit({"data": data, "partition": split.rule, "mu": mu, "seed": seed} | comparison.to_dict())
+        return
+    terminal = console()
+    show_plan(comparison.plan, split.counts.tolist(), terminal)
+    terminal.print()
+    show_comparison(comparison, terminal)

@@ -1,0 +1,1 @@
+"""Commands about worst cases: ``pep``, ``tune`` and ``check``."""

@@ -1,0 +1,150 @@
+"""``ownstep pep``: the exact worst case of Algorithm 1 and of gradient descent."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ownstep.cli.common import Json, Seed, console, emit
+from ownstep.methods import GD, At, Never, OwnStep
+from ownstep.support.errors import InvalidInput
+from ownstep.support.progress import Bar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ownstep.pep import Bound
+    from ownstep.plan import Devices
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(pep)
+
+
+def pep(
+    L: Annotated[str, typer.Option("--L", help="Smoothness of each device, as 0.3333,3.")],
+    mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one a device.")] = "0",
+    weights: Annotated[
+        str | None, typer.Option(help="Weight of each device, up to a factor; equal by default.")
+    ] = None,
+    count: Annotated[str | None, typer.Option(help="How many devices of each kind, as 500,500.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds K.")] = 10,
+    switch: Annotated[int | None, typer.Option(help="So many rounds are local; all of them by default.")] = None,
+    momentum: Annotated[
+        str | None, typer.Option(help="Accelerate both phases: nesterov or item; none by default.")
+    ] = None,
+    r0: Annotated[float, typer.Option(help="||x0 - x*|| is at most this.")] = 1.0,
+    rstar: Annotated[float, typer.Option(help="||x_i* - x*|| is at most this; may be 0 or inf.")] = 0.0,
+    metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
+    curve: Annotated[bool, typer.Option("--curve", help="Every K up to --rounds, and a plot.")] = False,
+    out: Annotated[Path, typer.Option(help="Where --curve draws.")] = Path("worst-case.svg"),
+    certify: Annotated[
+        Path | None, typer.Option(help="Prove the upper bound in exact arithmetic, and write the certificate here.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """The largest error Algorithm 1 can make, over all functions of the devices' classes, beside gradient descent's.
+
+    Example: ownstep pep --L 0.3333333333,3 --mu 0.1 --rounds 20 --switch 10 --r0 10 --rstar 1
+    """
+    from ownstep.pep import curve as worst_curve
+    from ownstep.pep import worst_case
+
+    devices = read_devices(L, mu, weights, count)
+    method = OwnStep(Never() if switch is None else At(switch), momentum=momentum)
+    setting: dict[str, Any] = {
+        "devices": len(devices),
+        "rounds": rounds,
+        "switch": switch,
+        "momentum": momentum,
+        "r0": r0,
+        "rstar": _plain(rstar),
+    }
+    setting |= {"metric": metric, "gain": devices.gain}
+    if curve and certify is not None:
+        raise InvalidInput("--certify proves one worst case: leave out --curve")
+    if not curve:
+        ours = worst_case(method, devices, rounds, r0, rstar, metric)
+        gd = worst_case(GD(), devices, rounds, r0, rstar, metric)
+        proved = None if certify is None else ours.certify(certify)
+        if as_json:
+            emit(setting | _pair(ours, gd) | ({} if proved is None else {"certified": proved.to_dict()}))
+            return
+        _show([(rounds, ours, gd)])
+        console().print(ours.status, style="dim")
+        if proved is not None:
+            typer.echo(f"certified: {proved}\nwritten: {certify}")
+        return
+    with Bar("worst cases", 2 * (rounds + 1)) as bar:
+        ours_all = worst_curve(method, devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(k))
+        gd_all = worst_curve(GD(), devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(rounds + 1 + k))
+    from ownstep import plots
+
+    written = plots.save(_draw(ours_all, gd_all, metric, momentum), out)
+    if as_json:
+        points = [{"rounds": k} | _pair(a, b) for k, (a, b) in enumerate(zip(ours_all, gd_all, strict=True))]
+        emit(setting | {"curve": points, "figure": str(written)})
+        return
+    _show([(k, a, b) for k, (a, b) in enumerate(zip(ours_all, gd_all, strict=True))])
+    typer.echo(f"written: {written}")
+
+
+def read_devices(L: str, mu: str, weights: str | None, count: str | None) -> Devices:
+    """The devices of the command line: numbers by kind, separated by commas."""
+    from ownstep.pep import repeated
+
+    counts = None if count is None else [int(n) for n in _numbers("--count", count, int)]
+    shares = None if weights is None else _numbers("--weights", weights)
+    return repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
+
+
+def _numbers(option: str, text: str, kind: type = float) -> list[Any]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        what = "whole numbers" if kind is int else "numbers"
+        raise InvalidInput(f"{option} takes {what} separated by commas, got {text!r}") from None
+
+
+def _pair(ours: Bound, gd: Bound) -> dict[str, Any]:
+    own: dict[str, Any] = {"lower": _plain(ours.lower), "upper": _plain(ours.upper), "gap": ours.gap}
+    own |= {"status": ours.status, "seconds": ours.seconds}
+    return own | {"gd": {"lower": gd.lower, "upper": gd.upper}, "ratio": _plain(_ratio(ours, gd))}
+
+
+def _plain(number: float) -> float | None:
+    """Json has no infinity: null, and the status says why."""
+    return number if math.isfinite(number) else None
+
+
+def _ratio(ours: Bound, gd: Bound) -> float:
+    return ours.upper / gd.upper if gd.upper else float("nan")
+
+
+def _show(rows: list[tuple[int, Bound, Bound]]) -> None:
+    table = Table("rounds", "lower", "upper", "GD 1/L-bar", "ratio", box=None, header_style="bold")
+    for column in table.columns:
+        column.justify = "right"
+    for k, ours, gd in rows:
+        table.add_row(str(k), f"{ours.lower:.7g}", f"{ours.upper:.7g}", f"{gd.upper:.7g}", f"{_ratio(ours, gd):.4f}")
+    console().print(table)
+
+
+def _draw(ours: list[Bound], gd: list[Bound], metric: str, momentum: str | None) -> Figure:
+    from ownstep import plots
+    from ownstep.pep import METRICS
+
+    drawn, axes = plots.new_figure(1, width=5.6, height=3.8)
+    ax = axes[0, 0]
+    for name, bounds in (("GD 1/L-bar", gd), ("Algorithm 1", ours)):
+        label = f"own steps, {momentum}" if momentum and bounds is ours else name
+        ax.plot([b.upper for b in bounds], label=label, color=plots.colour(name), lw=2.2)
+    ax.set_yscale("log")
+    plots.finish(ax, "Exact worst case", "rounds K", METRICS[metric].split(",")[0], "upper right")
+    return drawn

@@ -1,0 +1,135 @@
+"""``ownstep tune``: steps designed for given devices, by their exact worst case."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ownstep.cli.common import Json, Seed, console, emit
+from ownstep.cli.prove.pep import read_devices
+from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.files import write_atomically
+from ownstep.support.progress import Bar
+
+if TYPE_CHECKING:
+    from ownstep.pep import Bound, Tuned
+    from ownstep.plan import Devices
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(tune)
+
+
+def tune(
+    L: Annotated[str, typer.Option("--L", help="Smoothness of each device, as 0.3333,3.")],
+    mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one a device.")] = "0",
+    weights: Annotated[
+        str | None, typer.Option(help="Weight of each device, up to a factor; equal by default.")
+    ] = None,
+    count: Annotated[str | None, typer.Option(help="How many devices of each kind, as 500,500.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds K.")] = 10,
+    r0: Annotated[float, typer.Option(help="||x0 - x*|| is at most this.")] = 1.0,
+    rstar: Annotated[float, typer.Option(help="||x_i* - x*|| is at most this.")] = 0.0,
+    metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
+    what: Annotated[
+        str, typer.Option(help="switch, scales (and the switch), schedule (every round) or momentum (too).")
+    ] = "schedule",
+    patience: Annotated[float, typer.Option(help="Seconds after which the best so far is taken.")] = 900.0,
+    compare: Annotated[
+        bool,
+        typer.Option(help="Worst cases of GD, GD tuned, Nesterov, OGM, ITEM, Algorithm 1, own steps with momentum."),
+    ] = True,
+    certify: Annotated[
+        Path | None, typer.Option(help="Prove the bound in exact arithmetic, and write the certificate here.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the steps and how they were found here, as json.")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Choose local and common steps, the switch, or a whole schedule by minimising the exact worst case.
+
+    Ctrl-C ends the search early and keeps the best found. Nothing is random.
+
+    Example: ownstep tune --L 0.3333333333,3 --mu 0.1 --rounds 20 --r0 10 --rstar 1 --json
+    """
+    from ownstep import pep
+
+    devices = read_devices(L, mu, weights, count)
+    setting = (rounds, r0, rstar, metric)
+    for path in (certify, out):  # the search may take minutes, and what it found must have somewhere to go
+        if path is not None and not path.absolute().parent.is_dir():
+            raise InvalidInput(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+    began = time.monotonic()
+    with Bar("designing", max(int(patience), 1) if math.isfinite(patience) else 1) as bar:
+        found = pep.tune(
+            devices,
+            *setting,
+            what,
+            patience=patience,
+            progress=lambda best, doing: bar.update(int(time.monotonic() - began), f"best {best:.6g}, {doing}"),
+        )
+    report: dict[str, Any] = {"rounds": rounds, "r0": r0, "rstar": rstar, "metric": metric, "devices": len(devices)}
+    report |= found.to_dict()
+    if out is not None:
+        _write(report, out)
+    proved = None if certify is None else found.bound.certify(certify)
+    rivals = _rivals(devices, setting) if compare else {}
+    report |= {"rivals": {name: {"lower": b.lower, "upper": b.upper} for name, b in rivals.items()}}
+    report |= {} if proved is None else {"certified": proved.to_dict()}
+    if out is not None:
+        _write(report, out)
+    if as_json:
+        emit(report)
+        return
+    _show(found, rivals)
+    if proved is not None:
+        typer.echo(f"certified: {proved}\nwritten: {certify}")
+    if out is not None:
+        typer.echo(f"written: {out}")
+
+
+def _rivals(devices: Devices, setting: tuple[int, float, float, str]) -> dict[str, Bound]:
+    """The rivals; an interrupt leaves them out, and loses nothing of the design."""
+    from ownstep import pep
+
+    try:
+        with Bar("its rivals", 2 * setting[0] + 7) as bar:
+            return pep.rivals(devices, *setting, progress=lambda done, _: bar.update(done))
+    except KeyboardInterrupt:
+        typer.echo("ownstep: interrupted; the design is kept, and not compared", err=True)
+        return {}
+
+
+def _write(report: dict[str, Any], out: Path) -> None:
+    try:
+        with write_atomically(out) as file:
+            file.write((json.dumps(report, indent=1) + "\n").encode())
+    except OSError as error:
+        raise OwnstepError(f"cannot write to {str(out)!r}: {error}") from error
+
+
+def _show(found: Tuned, rivals: dict[str, Bound]) -> None:
+    terminal = console()
+    steps = Table("round", "scale of 1/L_i, by device", "momentum", box=None, header_style="bold")
+    for k, row in enumerate(found.method.scales):
+        shown = ", ".join(f"{a:.4g}" for a in row[:8]) + (", ..." if len(row) > 8 else "")
+        pair = found.method.momentum[k] if found.method.momentum else None
+        steps.add_row(str(k), shown, "" if pair is None else f"{pair[0]:.4g}, {pair[1]:.4g}")
+    terminal.print(steps)
+    table = Table("method", "worst case", "over the design's", box=None, header_style="bold")
+    table.add_row(f"designed ({found.what})", f"{found.bound.upper:.7g}", "1")
+    for name, bound in sorted(rivals.items(), key=lambda item: item[1].upper):
+        table.add_row(name, f"{bound.upper:.7g}", f"{bound.upper / found.bound.upper:.4g}")
+    terminal.print(table)
+    terminal.print(
+        f"best of {len(found.starts)} starts: {found.start}; {found.stopped}; {found.solves} solves, "
+        f"{found.seconds:.0f} s; the worst case is enclosed to a relative {found.bound.gap:.1e}",
+        style="dim",
+    )

@@ -1,0 +1,296 @@
+"""The cluster engine: every rank holds some devices and only their data; one all-reduce of one vector a round.
+
+All ranks hold the same small state of the method, compute the same ``ask``, evaluate their own devices' share of the
+mix and add the shares up; then all make the same ``tell``. There is no server. Methods that keep a point per device
+keep each on its rank and exchange with neighbours only. Start one process a rank with ``torchrun``:
+
+    torchrun --nproc-per-node 4 script.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ownstep.engines import checkpoint as ckpt
+from ownstep.engines.cluster.answering import SharedAnswering
+from ownstep.engines.cluster.ranks import DEADLINE, Ranks
+from ownstep.engines.cluster.rows import Rows, gather, scatter
+from ownstep.engines.cluster.shared import Shared
+from ownstep.engines.local import engine as local
+from ownstep.engines.local.answering import Answered
+from ownstep.engines.participation import Participation
+from ownstep.history import History
+from ownstep.methods import Ask, Method
+from ownstep.plan import Devices
+from ownstep.problems.base import Problem
+from ownstep.smoothness import Smoothness
+from ownstep.support.checks import whole_number
+from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.progress import Bar
+from ownstep.support.threads import calm_blas
+from ownstep.support.vectors import like, to_numpy
+
+__all__ = ["Ranks", "Shared", "deal", "run", "share"]
+
+_joined: list[Ranks] = []
+
+
+def _ranks(problem: Any, deadline: float | None) -> Ranks:
+    """The processes of this run, met once."""
+    if not _joined:
+        _joined.append(Ranks(DEADLINE if deadline is None else deadline, getattr(problem, "device", "cpu")))
+    return _joined[0]
+
+
+def share(problem: Problem, weights: ArrayLike | None = None, *, deadline: float | None = None) -> Shared:
+    """Bring this rank's own devices into the run; every rank calls it with its own.
+
+    Parameters
+    ----------
+    problem : this rank's devices, made from their data alone.
+    weights : w_i of the devices of all ranks, in the order of the ranks; the share of samples by default.
+    deadline : seconds the slowest rank may be behind the fastest in a round before the run ends with an error that
+        names it. 120 by default; set once, by the first call.
+    """
+    return Shared(problem, _ranks(problem, deadline), weights)
+
+
+def deal(problem: Any, *, deadline: float | None = None) -> Shared:
+    """Share a problem that every rank has made whole: each keeps the data of its devices and forgets the rest.
+
+    Devices go to ranks in consecutive blocks, as equal in number as can be.
+    """
+    ranks, count = _ranks(problem, deadline), len(problem.weights)
+    if count < ranks.size:
+        raise InvalidInput(
+            f"{ranks.size} ranks for {count} devices: a rank holds at least one; start at most {count} ranks, or split "
+            "the data over more devices"
+        )
+    mine = np.array_split(np.arange(count), ranks.size)[ranks.rank]
+    return Shared(problem.keep(mine.tolist()), ranks, problem.weights)
+
+
+def run(
+    method: Method,
+    problem: Problem | Shared,
+    rounds: int,
+    *,
+    smoothness: Smoothness | str = "exact",
+    devices: Devices | None = None,
+    x0: Any = None,
+    participation: Participation | None = None,
+    target: float | None = None,
+    gradient_tolerance: float | None = None,
+    checkpoint: str | Path | None = None,
+    progress: bool | None = None,
+    name: str | None = None,
+    measure_gradient: bool = False,
+    seed: int = 0,
+    search_target: float | None = None,
+    observe: Callable[[int, Any], None] | None = None,
+    measure_every: int = 1,
+) -> History:
+    """Run a method on the devices of all ranks; every rank calls this with the same arguments but its own problem.
+
+    Parameters are those of :func:`ownstep.engines.run`, and these:
+
+    problem : this rank's own devices, or what :func:`share` or :func:`deal` made of them.
+    checkpoint : written by rank 0, in the same format as by the local engine: whole, and independent of the number
+        of ranks. The newest one that any rank finds under this name is the one all go on from.
+    measure_every : rounds between two measurements of f(x^k), where they take more than the method itself asks for
+        (Nesterov's method, and those without a server); in between, the history has nan.
+
+    Returns
+    -------
+    History, on every rank the same but for ``seconds``. ``bytes_up`` and ``bytes_down`` are what all ranks together
+    handed to and got from ``torch.distributed``, without the measurements.
+    """
+    whole_number("rounds", rounds, 0)
+    whole_number("measure_every", measure_every, 1)
+    shared = problem if isinstance(problem, Shared) else share(problem)
+    ranks = shared.ranks
+    if devices is None:
+        needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
+        devices = local.describe(shared, needed).devices
+    if len(devices) != len(shared.weights):
+        raise InvalidInput(f"{len(devices)} devices described, but the ranks hold {len(shared.weights)}")
+    progress = progress if ranks.rank == 0 else False
+    with ranks.listening():
+        extra: dict[str, Any] = {"engine": "cluster", "ranks": ranks.size, "backend": ranks.backend}
+        if getattr(method, "step", None) == "tuned":
+            from ownstep.engines.tuning import tune_step
+
+            goal = target if search_target is None else search_target
+            tuned = tune_step(
+                shared, rounds, devices=devices, x0=x0, target=goal, participation=participation, seed=seed,
+                progress=progress,
+            )  # fmt: skip
+            method, extra = tuned.method, extra | {"tuning": tuned.to_dict()}
+        start = local.first_point(shared, x0)
+        measured = measure_gradient or gradient_tolerance is not None
+        loop = _Loop(method, shared, devices, start, participation, name or repr(method), extra, measured)
+        loop.every, loop.last = measure_every, rounds
+        loop.check_agreement(rounds, target, gradient_tolerance)
+        path = None if checkpoint is None else Path(checkpoint)
+        if path is not None:
+            loop.go_on_from(path)
+            if loop.k > rounds:
+                raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(path)!r} already has {loop.k}")
+        with calm_blas(shared.work), Bar(loop.name, rounds, progress) as bar:
+            loop.drive(path, bar, target, gradient_tolerance, observe)
+        if path is not None:
+            loop.save(path)
+        else:
+            loop.check_states()
+        return loop.history()
+
+
+class _Loop(local.Loop):
+    """One run in progress, on all ranks in step."""
+
+    problem: Shared
+    answering: SharedAnswering
+    every = 1
+    last = 0
+    measured = True
+
+    def __init__(self, method: Method, problem: Shared, *arguments: Any) -> None:
+        super().__init__(method, problem, *arguments)
+        self.ranks, self.home = problem.ranks, problem.home
+        self.answering = SharedAnswering(problem, self.answering.missing, self.answering.measure_gradient)
+        self.state = scatter(self.state, self.home, self.x0)
+
+    def drive(
+        self,
+        path: Path | None,
+        bar: Bar,
+        target: float | None,
+        gradient_tolerance: float | None,
+        observe: Callable[[int, Any], None] | None,
+    ) -> None:
+        """Round after round, until all ranks are done or agree to stop."""
+        ranks = self.ranks
+        ranks.save_agreed = False
+        self._next_save(path)
+        while True:
+            ranks.round = self.k
+            done = self.finished(self.last, target, gradient_tolerance)
+            if observe is not None:
+                observe(self.k, self.method.point(self.state))
+            if done:
+                return
+            self.advance()
+            bar.update(self.k, f"f = {self.columns['value'][-1]:.6g} ({self.columns['phase'][-1]})")
+            if ranks.stop_agreed:
+                self.interrupt()
+                return
+            if ranks.save_agreed and path is not None:
+                self.save(path)
+                self._next_save(path)
+
+    def evaluate(self) -> None:
+        """As everywhere, and count what travels."""
+        before, self.unbilled = self.ranks.bytes, 0
+        super().evaluate()
+        billed = self.ranks.size * (self.ranks.bytes - before - self.unbilled)
+        ask = self.asked
+        if isinstance(ask.x, Rows):  # they travel when the method mixes them, in tell
+            assert ask.links is not None
+            links = ask.links * np.outer(self.present, self.present)
+            billed += self.home.crossings(links) * (ask.x.nbytes // len(ask.x))
+        self.columns["bytes_up"][-1] = self.columns["bytes_down"][-1] = int(billed)
+
+    def look(self, ask: Ask, seen: Answered) -> tuple[Any, float, float]:
+        """Where the method stands; skipped between measurements where it would cost an all-reduce of its own."""
+        self.asked = ask
+        free = seen.losses is not None and self.method.point(self.state) is ask.x
+        due = self.k % self.every == 0 or self.k >= self.last or self.ranks.stop_agreed
+        self.measured = free or due
+        if not self.measured:
+            return None, np.nan, np.nan
+        before = self.ranks.bytes
+        out = super().look(ask, seen)
+        self.unbilled = self.ranks.bytes - before
+        return out
+
+    def verdict(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
+        """Is the iterate that was evaluated the last one? One that was not measured is not."""
+        return self.measured and super().verdict(rounds, target, gradient_tolerance)
+
+    def save(self, path: Path) -> None:
+        """Check that all ranks are at the same place, then rank 0 writes it down."""
+        self.ranks.save_agreed = False
+        self.check_states()
+        state, last = self.state, self.answering.last
+        whole, held = gather(state), last.gathered() if isinstance(last, Rows) else last
+        self.answering.memory.gather()
+        _ = self.signature  # evaluated by all ranks together
+        if self.ranks.rank:
+            return
+        try:
+            self.state, self.answering.last = whole, held
+            super().save(path)
+        finally:
+            self.state, self.answering.last = state, last
+
+    def go_on_from(self, path: Path) -> None:
+        """Resume from the newest checkpoint of this name that any rank finds; it travels to all others."""
+        found, data, trouble = -1, b"", None
+        if path.exists():
+            try:
+                data, found = path.read_bytes(), int(ckpt.about(path)["k"])
+            except OwnstepError as error:
+                found, trouble = -2, error
+        counts = [int(np.frombuffer(k, np.int64)[0]) for k in self.ranks.gather(np.int64(found).tobytes())]
+        if min(counts) == -2:
+            raise trouble or OwnstepError(f"{self.ranks.who(counts.index(-2))} cannot read its checkpoint")
+        if max(counts) < 0:
+            return
+        data = self.ranks.spread(data, int(np.argmax(counts)))
+        _ = self.signature  # evaluated by all ranks together
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / path.name
+            copy.write_bytes(data)
+            self.resume(copy, path)
+        self.state = scatter(self.state, self.home, self.x0)
+        if self.answering.last is not None:
+            self.answering.last = Rows(like(to_numpy(self.answering.last)[self.home.mine], self.x0), self.home)
+
+    def check_agreement(self, *arguments: Any) -> None:
+        """The ranks must have been given the same start, method, devices and arguments."""
+        mine = {"arguments": arguments} | self.fingerprint
+        seen = [json.loads(text) for text in self.ranks.gather(json.dumps(mine, default=str).encode())]
+        for rank, other in enumerate(seen):
+            differs = [key for key in seen[0] if other.get(key) != seen[0][key]]
+            if differs:
+                raise InvalidInput(
+                    f"all ranks run the same method from the same start, but {self.ranks.who(rank)} differs from "
+                    f"rank 0 in its {', '.join(differs)} (data: weights, smoothness or x0)"
+                )
+
+    def check_states(self) -> None:
+        """Do all ranks hold the same, bit for bit? At checkpoints and at the end; other processors may round apart."""
+        self.ranks.agree(f"the state after round {self.k}", self._state_digest())
+
+    def _next_save(self, path: Path | None) -> None:
+        mine = path is not None and self.ranks.rank == 0
+        self.ranks.save_at = time.monotonic() + local.CHECKPOINT_SECONDS if mine else np.inf
+
+    def _state_digest(self) -> bytes:
+        """Of what all ranks hold alike: everything but the rows of their own devices."""
+        sha = hashlib.sha256()
+        arrays, plain = ckpt.flatten(self.state)
+        for key in sorted(arrays):
+            sha.update(np.ascontiguousarray(arrays[key]).tobytes())
+        common = {key: value for key, value in plain.items() if not isinstance(value, Rows)}
+        sha.update(json.dumps(common, sort_keys=True, default=str).encode())
+        return sha.digest()

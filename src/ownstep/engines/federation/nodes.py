@@ -1,0 +1,308 @@
+"""The coordinator's view of the nodes: who they are, asking them all at once, and not waiting for the dead.
+
+Flower's Grid has no call that returns when a reply arrives, so while a round is open, and only then, replies are asked
+for after pauses that start short and double. A node that misses a deadline keeps being asked, so that it can come
+back, but nobody waits for it again until it has answered something.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from ownstep.engines.federation.wire import JOIN, Refused, size
+from ownstep.plan import Devices
+from ownstep.support.errors import OwnstepError
+from ownstep.support.files import write_atomically
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
+"""Seconds between two looks for replies: the first pause of a round, and the one that doubling stops at."""
+
+STRENGTH = ("unknown", "estimate", "upper bound", "exact")
+"""Kinds of smoothness constants, the weakest first."""
+
+UNREACHED = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+"""Errors by which the SuperLink answers in place of a node: no sign of life."""
+
+SPARE_MEMORY = 2 << 30
+"""Bytes that taking in one reply may need beyond its vectors; more is refused (where the system can limit it)."""
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The sites of a federation as they described themselves, in the order of their names.
+
+    Parameters
+    ----------
+    names, nodes, samples, L, mu, losses : one entry a site: its name, Flower's node id, its size, its constants, and
+        its loss at the start of its own problem, by which a resumed run knows the data again.
+    dim, dtype : of x.
+    kind : what the L_i are, the weakest of the sites' words, see :data:`STRENGTH`.
+    sampled : whether some site draws mini-batches.
+    """
+
+    names: tuple[str, ...]
+    nodes: tuple[int, ...]
+    samples: tuple[int, ...]
+    L: tuple[float, ...]
+    mu: tuple[float, ...]
+    losses: tuple[float, ...]
+    dim: int
+    dtype: str
+    kind: str
+    sampled: bool = False
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """w_i, the shares of the samples."""
+        return np.asarray(self.samples, float) / sum(self.samples)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For the history."""
+        return {"sites": list(self.names), "samples": list(self.samples), "smoothness": self.kind}
+
+    def x0(self) -> NDArray[Any]:
+        """The origin."""
+        return np.zeros(self.dim, self.dtype)
+
+    def devices(self, L_pooled: float | None = None) -> Devices:
+        """What methods are started with; the pooled smoothness is known only to someone who has seen all the data."""
+        return Devices(self.weights, np.asarray(self.L), np.asarray(self.mu), self.names, L_pooled)
+
+    def save(self, path: Path) -> None:
+        """Write it as json, for a coordinator that is started again."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(path) as file:
+            file.write(json.dumps(asdict(self), indent=1).encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Roster:
+        """Read what :meth:`save` wrote."""
+        try:
+            known: dict[str, Any] = json.loads(path.read_text())
+            entries: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in known.items()}
+            return cls(**entries)
+        except (OSError, ValueError, TypeError) as error:
+            raise OwnstepError(f"{str(path)!r} is not a readable list of sites: {error}") from error
+
+
+class Nodes:
+    """Asks nodes and collects what they answer within a deadline.
+
+    Parameters
+    ----------
+    grid : Flower's Grid.
+    deadline : seconds a round may take.
+    """
+
+    def __init__(self, grid: Grid, deadline: float) -> None:
+        self.grid, self.deadline = grid, deadline
+        self.suspects: set[int] = set()
+        self.late: dict[str, tuple[int, float]] = {}
+
+    def ask(
+        self, contents: Mapping[int, RecordDict], kind: str, label: str, budget: int = 0, enough: int | None = None
+    ) -> dict[int, Message | Refused]:
+        """Send one message a node and return the replies that came in time, by node.
+
+        Parameters
+        ----------
+        kind, label : Flower's message type, and the group under which its logs show the message.
+        budget : bytes of vectors that a reply was asked for.
+        enough : how many replies to wait for; those of all who are not suspected dead by default.
+        """
+        began = time.monotonic()
+        ends = began + self.deadline
+        messages = [Message(c, node, kind, ttl=self.deadline, group_id=label) for node, c in contents.items()]
+        pushed = list(self.grid.push_messages(messages))
+        if len(pushed) != len(messages):
+            raise OwnstepError(
+                f"the SuperLink took {len(pushed)} of {len(messages)} messages: are they too long for it?"
+            )
+        open_ = {identity: (node, ends) for identity, node in zip(pushed, contents, strict=True) if identity}
+        waited = {node for node, _ in open_.values()} - self.suspects or {node for node, _ in open_.values()}
+        self.late = {i: entry for i, entry in self.late.items() if entry[1] > began - self.deadline}
+        replies: dict[int, Message | Refused] = {}
+        pause = FIRST_PAUSE
+
+        def complete() -> bool:
+            return len(replies) >= enough if enough is not None else not waited - set(replies)
+
+        while True:  # one look at least: sending alone may take longer than the deadline
+            news = False
+            for identity, (node, _) in (*open_.items(), *self.late.items()):
+                reply = self._pull(identity, budget)
+                if reply is None:
+                    continue
+                news = True
+                if isinstance(reply, Message) and reply.has_error() and reply.error.code in UNREACHED:
+                    reply = Refused(f"not reached: {reply.error.reason}")
+                    self.suspects.add(node)
+                else:
+                    self.suspects.discard(node)
+                if open_.pop(identity, None) is not None:
+                    replies[node] = reply
+                else:
+                    del self.late[identity]
+            left = ends - time.monotonic()
+            if complete() or left <= 0:
+                break
+            pause = FIRST_PAUSE if news else min(2 * pause, LONGEST_PAUSE)
+            time.sleep(min(pause, left))
+        self.late |= open_
+        self.suspects |= {node for node, _ in open_.values()}
+        return replies
+
+    def _pull(self, identity: str, budget: int) -> Message | Refused | None:
+        """One reply at a time, so that one that cannot be taken in does not take the others with it."""
+        try:
+            with limited_memory(SPARE_MEMORY + 8 * budget):
+                found = list(self.grid.pull_messages([identity]))
+        except MemoryError:
+            return Refused(f"its reply needs more than {size(SPARE_MEMORY + 8 * budget)} of memory")
+        return found[0] if found else None
+
+
+def gather(grid: Grid, sites: int, deadline: float, known: Roster | None = None) -> Roster:
+    """Wait until the expected number of sites has joined, and ask each once who it is.
+
+    Parameters
+    ----------
+    known : the roster of an earlier start. Its sites need not be there again, and are not asked again unless their node
+        has another id now.
+    """
+    ends = time.monotonic() + deadline
+    answers: dict[int, dict[str, Any]] = {}
+    settled = set() if known is None else set(known.nodes)
+    nodes = Nodes(grid, deadline)
+    while True:
+        online = set(grid.get_node_ids())
+        fresh = sorted(online - settled)
+        if fresh:
+            nodes.deadline = max(1.0, ends - time.monotonic())
+            question = RecordDict({"join": ConfigRecord({"wants": "name, samples, smoothness"})})
+            wanted = min(len(fresh), sites - len(answers)) if known is None else None
+            for node, reply in nodes.ask(dict.fromkeys(fresh, question), JOIN, "join", enough=wanted).items():
+                answers[node] = _description(node, reply)
+            settled |= set(fresh)
+        if known is not None:
+            return _renamed(known, answers, online)
+        if len(answers) >= sites:
+            return _roster(answers, sites)
+        if time.monotonic() > ends:
+            here = ", ".join(sorted(repr(a["name"]) for a in answers.values())) or "none"
+            raise OwnstepError(f"{len(answers)} of {sites} sites joined within {deadline:g} s: {here}")
+        time.sleep(min(1.0, deadline / 20))
+
+
+def _description(node: int, reply: Message | Refused) -> dict[str, Any]:
+    if isinstance(reply, Refused) or reply.has_error():
+        why = reply if isinstance(reply, Refused) else reply.error.reason
+        raise OwnstepError(f"node {node} could not say who it is: {why}")
+    about = dict(reply.content.config_records.get("site", {}))
+    wanted = {
+        "name": str,
+        "samples": int,
+        "dim": int,
+        "dtype": str,
+        "mu": float,
+        "L": float,
+        "kind": str,
+        "loss": float,
+    }
+    wrong = [key for key, kind in wanted.items() if not isinstance(about.get(key), kind)]
+    if wrong:
+        raise OwnstepError(f"node {node} described itself without {', '.join(wrong)}")
+    numbers = {key: about[key] for key in ("samples", "dim", "mu", "L", "loss")}
+    sound = about["samples"] >= 1 and about["dim"] >= 1 and 0 <= about["mu"] <= about["L"] and about["L"] > 0
+    if not sound or not np.isfinite(list(numbers.values())).all() or about["dtype"] not in ("float32", "float64"):
+        raise OwnstepError(
+            f"node {node}, {about['name'][:80]!r}, described itself by {numbers} of {about['dtype'][:20]!r}"
+        )
+    if about["kind"] not in STRENGTH:
+        raise OwnstepError(f"node {node}, {about['name'][:80]!r}, has a smoothness of kind {about['kind'][:20]!r}")
+    return about
+
+
+def _roster(answers: Mapping[int, Mapping[str, Any]], sites: int) -> Roster:
+    rows = sorted(answers.items(), key=lambda item: item[1]["name"])
+    names = tuple(about["name"] for _, about in rows)
+    if len(set(names)) < len(names):
+        raise OwnstepError(f"two nodes call themselves by one name: {', '.join(names)}")
+    if len(rows) > sites:
+        raise OwnstepError(f"{len(rows)} sites are here, {sites} were expected: {', '.join(names)}")
+    for key in ("dim", "dtype"):
+        if len({about[key] for _, about in rows}) > 1:
+            raise OwnstepError(f"sites differ in {key}: " + ", ".join(f"{a['name']}: {a[key]}" for _, a in rows))
+    column = {key: tuple(about[key] for _, about in rows) for key in ("samples", "L", "mu", "loss", "dim", "dtype")}
+    return Roster(
+        names,
+        tuple(node for node, _ in rows),
+        column["samples"],
+        column["L"],
+        column["mu"],
+        column["loss"],
+        column["dim"][0],
+        column["dtype"][0],
+        min((about["kind"] for _, about in rows), key=STRENGTH.index),
+        any(about.get("sampled") for _, about in rows),
+    )
+
+
+def _renamed(known: Roster, answers: Mapping[int, Mapping[str, Any]], online: set[int]) -> Roster:
+    """The known roster, with the new node ids of sites that were started anew; nobody takes a place that is held."""
+    nodes = dict(zip(known.names, known.nodes, strict=True))
+    for node, about in answers.items():
+        if about["name"] not in nodes:
+            raise OwnstepError(f"site {about['name']!r} was not in this federation when it began: {known.names}")
+        if nodes[about["name"]] in online:
+            raise OwnstepError(f"two nodes call themselves {about['name']!r}: {nodes[about['name']]} and {node}")
+        _same_site(known, about)
+        nodes[about["name"]] = node
+    return Roster(**asdict(known) | {"nodes": tuple(nodes[name] for name in known.names)})
+
+
+def _same_site(known: Roster, about: Mapping[str, Any]) -> None:
+    """A site that was set up anew must hold the data it had: sums over other data would be of another function."""
+    i = known.names.index(about["name"])
+    before = {"samples": known.samples[i], "dim": known.dim, "dtype": known.dtype, "mu": known.mu[i]}
+    differs = [key for key, value in before.items() if about[key] != value]
+    measured = {"L": known.L[i], "loss": known.losses[i]}
+    differs += [key for key, value in measured.items() if not np.isclose(about[key], value, rtol=1e-5, atol=1e-9)]
+    if differs:
+        raise OwnstepError(
+            f"site {about['name']!r} is not what it was when this federation began (its {', '.join(differs)} differs): "
+            "bring its data back, or begin in another folder"
+        )
+
+
+@contextmanager
+def limited_memory(budget: int) -> Iterator[None]:
+    """Let this process grow by at most so many bytes inside the block (on Linux): beyond, Python raises MemoryError."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = pages * resource.getpagesize() + budget
+    ceilings = [c for c in (soft, hard) if c != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([limit, *ceilings]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

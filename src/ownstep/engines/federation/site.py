@@ -1,0 +1,184 @@
+"""The site's half of a federation: a Flower ClientApp that holds one device's problem.
+
+It answers two messages. ``query.join``: who are you, how large, how curved; measured once and kept. ``train.plain``:
+the gradient at x, already multiplied by the coefficient that came with it, and the loss. Nothing else leaves.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from ownstep.engines.federation.wire import (
+    NPY_HEADER,
+    Question,
+    Refused,
+    Reply,
+    pack_replies,
+    size,
+    unpack_asks,
+)
+from ownstep.engines.local.answering import local_work
+from ownstep.engines.local.engine import describe
+from ownstep.engines.local.secant import each
+from ownstep.problems.base import Problem
+from ownstep.smoothness import Smoothness
+from ownstep.support.checks import whole_number
+from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.vectors import like, to_numpy
+
+KEPT = "ownstep.join"
+"""Under this name the answer to ``query.join`` is kept in the node's state, so that nothing is measured twice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """What an owner of data brings to a federation.
+
+    Parameters
+    ----------
+    name : how the coordinator's history calls this site; unique in the federation.
+    problem : the loss f_i on the data that stays here; a problem of one device.
+    samples : how many samples it has, from which the weights w_i are made; those of the problem by default.
+    smoothness : a measurement of L_i, or how to make one; ``"adaptive"`` for methods that need none.
+    secure_only : answer only under secure aggregation, where the coordinator learns nothing but sums.
+    """
+
+    name: str
+    problem: Problem
+    samples: int | None = None
+    smoothness: Smoothness | str = "exact"
+    secure_only: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.problem.weights) != 1:
+            raise InvalidInput(f"a site is one device, but its problem has {len(self.problem.weights)}")
+        if not self.name or not isinstance(self.name, str):
+            raise InvalidInput(f"a site needs a name, got {self.name!r}")
+        whole_number("samples", self.count, 1)
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        if self.samples is not None:
+            return self.samples
+        counts = getattr(self.problem, "counts", None)
+        if counts is None:
+            raise InvalidInput(
+                f"{type(self.problem).__name__} does not say how many samples it has: give Site samples="
+            )
+        return int(np.sum(counts))
+
+    def describe(self) -> dict[str, Any]:
+        """The answer to ``query.join``: plain numbers and words."""
+        problem, plan = self.problem, describe(self.problem, self.smoothness)
+        assert plan.smoothness is not None
+        x0 = problem.x0()
+        return {
+            "name": self.name,
+            "samples": self.count,
+            "dim": problem.dim,
+            "dtype": to_numpy(x0).dtype.name,
+            "mu": float(problem.strong_convexity),
+            "L": float(plan.devices.L[0]),
+            "kind": plan.smoothness.kind,
+            "how": plan.smoothness.how,
+            "sampled": getattr(problem, "batch", None) is not None,
+            "loss": float(problem.mix(x0, np.ones(1))[0][0]),
+        }
+
+    def answer(self, question: Question) -> Reply:
+        """c_i grad f_i(x), or c_i times the move of the local steps; with the loss at one or two points."""
+        problem = self.problem
+        if question.x.shape != (problem.dim,):
+            raise InvalidInput(f"asked about a point of shape {question.x.shape}, x has {problem.dim} entries here")
+        begin: Any = getattr(problem, "begin_round", None)
+        if begin is not None:
+            begin(question.k)
+        x = like(question.x, problem.x0())
+        if question.local is None:
+            losses, vector = problem.mix(x, np.array([question.c]))
+        else:
+            losses, rows = each(problem, x)
+            vector = question.c * local_work(problem, x, question.local, rows)[0]
+        elsewhere = losses if question.at is None else problem.mix(like(question.at, x), np.zeros(1))[0]
+        out = to_numpy(vector)
+        check_outgoing(out, question.x)
+        return Reply(out.astype(question.x.dtype, copy=False), float(losses[0]), float(elsewhere[0]))
+
+
+def check_outgoing(vector: Any, x: Any) -> None:
+    """Nothing that the coordinator would refuse is sent in the first place, least of all gigabytes."""
+    if vector.nbytes > 2 * x.nbytes + NPY_HEADER:
+        raise Refused(f"the site's problem returned {size(vector.nbytes)} for a point of {size(x.nbytes)}: not sent")
+    if vector.shape != x.shape:
+        raise Refused(f"the site's problem returned shape {vector.shape} for a point of shape {x.shape}: not sent")
+    if not np.isfinite(vector).all():
+        raise Refused("the site's problem returned a gradient that is not finite: not sent")
+
+
+def site_app(open_site: Callable[[Context], Site]) -> ClientApp:
+    """A ClientApp for Flower's simulation and deployment.
+
+    Parameters
+    ----------
+    open_site : makes the site from the node's context. It is called once in a process; in deployment Flower starts a
+        process for every message, so reading the data should be quick.
+
+    Notes
+    -----
+    A node started with ``--node-config 'site-file="/path/site.py"'`` uses the ``open_site`` of that file instead: what
+    the owner wrote stays with the owner, and the coordinator's app never has to hold it.
+    """
+    from ownstep.engines.federation.secure import answer_masked, secaggplus_mod
+
+    opened: dict[int, Site] = {}
+
+    def site(context: Context) -> Site:
+        if context.node_id not in opened:
+            file = context.node_config.get("site-file")
+            opened[context.node_id] = (open_site if file is None else load_open_site(str(file)))(context)
+        return opened[context.node_id]
+
+    app = ClientApp()
+
+    @app.query("join")
+    def join(message: Message, context: Context) -> Message:
+        if KEPT not in context.state.config_records:
+            context.state[KEPT] = ConfigRecord(site(context).describe())
+        return Message(RecordDict({"site": context.state.config_records[KEPT]}), reply_to=message)
+
+    @app.train("plain")
+    def plain(message: Message, context: Context) -> Message:
+        here = site(context)
+        if here.secure_only:
+            raise Refused(f"site {here.name!r} answers under secure aggregation only")
+        return Message(pack_replies([here.answer(q) for q in unpack_asks(message.content)]), reply_to=message)
+
+    @app.train(mods=[secaggplus_mod])
+    def masked(message: Message, context: Context) -> Message:
+        return answer_masked(site(context), message)
+
+    return app
+
+
+def load_open_site(file: str | os.PathLike[str]) -> Callable[[Context], Site]:
+    """The function ``open_site`` of a Python file on this machine."""
+    path = Path(file).expanduser()
+    spec = importlib.util.spec_from_file_location("ownstep_site_file", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise OwnstepError(f"site-file {str(file)!r} is not a Python file on this machine")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[[Context], Site] | None = getattr(module, "open_site", None)
+    if found is None:
+        raise OwnstepError(f"site-file {str(file)!r} has no function open_site(context)")
+    return found

@@ -1,0 +1,183 @@
+"""What travels between the coordinator of a federation and its sites, as Flower's records.
+
+    to a site       "points"  x of every method, one array object shared by all sites: it reaches the SuperLink once
+                    "shifts"  the site's row of the control variates, for methods that have them
+                    "ask"     its coefficient c_i and its local steps, a number each
+    from a site     "answer"  c_i grad f_i(x), already multiplied, for every method
+                    "numbers" f_i(x), and f_i where the method stands when that is another point
+
+Several methods share one message, because on Flower it is the message that costs and not its length. Arrays are NumPy's
+npy format, in which nothing can be executed; whatever is not exactly what was asked for is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from ownstep.methods import Ask, LocalWork
+from ownstep.support.errors import OwnstepError
+
+JOIN = "query.join"
+"""Message that asks a site who it is; its answer holds the smoothness, which is measured once."""
+
+ROUND = "train.plain"
+"""Message of a round whose replies the coordinator can read one by one."""
+
+NPY_HEADER = 1024
+"""Bytes beyond the numbers themselves that an array in npy format may have."""
+
+
+class Refused(OwnstepError):
+    """A reply that cannot be used; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What one method wants of one site in a round.
+
+    Parameters
+    ----------
+    x : where to evaluate.
+    at : where f is to be measured as well, or None when that is x.
+    c : the site's coefficient.
+    k : the round, from which mini-batches are drawn.
+    local : steps the site takes on its own, its ``shift`` one row.
+    """
+
+    x: NDArray[Any]
+    at: NDArray[Any] | None
+    c: float
+    k: int
+    local: LocalWork | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What one site answered one method: c_i times its gradient (or move), and its loss at one or two points."""
+
+    vector: NDArray[Any]
+    loss: float
+    loss_at: float
+
+
+def pack_points(asks: Sequence[Ask], points: Sequence[Any]) -> ArrayRecord:
+    """The points of a round; made once, put into the message of every site."""
+    arrays = {f"{m}.x": Array(np.asarray(ask.x)) for m, ask in enumerate(asks)}
+    arrays |= {f"{m}.at": Array(np.asarray(p)) for m, p in enumerate(points) if p is not asks[m].x}
+    return ArrayRecord(arrays)
+
+
+def pack_asks(asks: Sequence[Ask], points: ArrayRecord, rounds: Sequence[int], device: int) -> RecordDict:
+    """The message of a round for one site."""
+    work = [ask.local or LocalWork(1, 1.0) for ask in asks]
+    numbers: dict[str, Any] = {
+        "c": [float(_mix(ask)[device]) for ask in asks],
+        "k": list(rounds),
+        "steps": [0 if ask.local is None else ask.local.steps for ask in asks],
+        "step": [float(w.step) for w in work],
+        "prox": [float(w.prox) for w in work],
+    }
+    content = RecordDict({"points": points, "ask": ConfigRecord(numbers)})
+    shifts = {str(m): Array(np.asarray(w.shift[device])) for m, w in enumerate(work) if w.shift is not None}
+    if shifts:
+        content["shifts"] = ArrayRecord(shifts)
+    return content
+
+
+def unpack_asks(content: RecordDict) -> list[Question]:
+    """The inverse of :func:`pack_asks`, at the site."""
+    points, numbers = content.array_records["points"], content.config_records["ask"]
+    shifts: Mapping[str, Any] = content.array_records.get("shifts", {})
+    out = []
+    for m, (c, k, steps, step, prox) in enumerate(
+        zip(*(numbers[name] for name in ("c", "k", "steps", "step", "prox")), strict=True)
+    ):
+        at = points[f"{m}.at"].numpy() if f"{m}.at" in points else None
+        shift = shifts[str(m)].numpy()[None] if str(m) in shifts else None
+        local = LocalWork(steps, step, prox, shift) if steps else None
+        out.append(Question(points[f"{m}.x"].numpy(), at, c, k, local))
+    return out
+
+
+def pack_replies(replies: Sequence[Reply]) -> RecordDict:
+    """What a site sends back."""
+    answer = ArrayRecord({str(m): Array(reply.vector) for m, reply in enumerate(replies)})
+    numbers = MetricRecord({"loss": [r.loss for r in replies], "loss_at": [r.loss_at for r in replies]})
+    return RecordDict({"answer": answer, "numbers": numbers})
+
+
+def unpack_replies(message: Message, asks: Sequence[Ask]) -> list[Reply]:
+    """The replies of one site; :class:`Refused` unless each is finite and of the shape and type asked for."""
+    if message.has_error():
+        raise Refused(f"its ClientApp failed: {message.error.reason}")
+    answer = message.content.array_records.get("answer")
+    numbers = message.content.metric_records.get("numbers")
+    if answer is None or numbers is None or set(answer) != {str(m) for m in range(len(asks))}:
+        raise Refused(f"its reply has the records {sorted(message.content)}, not an answer to {len(asks)} questions")
+    losses = {name: _losses(numbers, name, len(asks)) for name in ("loss", "loss_at")}
+    return [
+        Reply(checked(answer[str(m)], np.asarray(ask.x)), losses["loss"][m], losses["loss_at"][m])
+        for m, ask in enumerate(asks)
+    ]
+
+
+def checked(array: Array, like: NDArray[Any]) -> NDArray[Any]:
+    """The array's numbers, if there are as many of the same type as in ``like`` and all are finite."""
+    limit = like.nbytes + NPY_HEADER
+    if len(array.data) > limit:
+        raise Refused(f"its vector has {size(len(array.data))}, at most {size(limit)} were asked for")
+    if tuple(array.shape) != like.shape or array.dtype != like.dtype.name:
+        raise Refused(
+            f"its vector has shape {tuple(array.shape)} of {array.dtype}, asked for was {like.shape} of {like.dtype}"
+        )
+    vector = _read(array.data, like)
+    if not np.isfinite(vector).all():
+        wrong = np.flatnonzero(~np.isfinite(vector))
+        raise Refused(f"its vector has {len(wrong)} entries that are not finite, the first at {wrong[0]}")
+    return vector
+
+
+def _read(data: bytes, like: NDArray[Any]) -> NDArray[Any]:
+    """The numbers of an npy file whose header must say exactly what is expected: nothing is allocated on its word."""
+    file = BytesIO(data)
+    try:
+        if npy.read_magic(file) != (1, 0):
+            raise Refused("its vector is not in npy format 1.0")
+        shape, _, dtype = npy.read_array_header_1_0(file, max_header_size=NPY_HEADER)
+    except ValueError as error:
+        raise Refused(f"its vector cannot be read: {error}") from None
+    numbers = memoryview(data)[file.tell() :]
+    if shape != like.shape or dtype != like.dtype or len(numbers) != like.nbytes:
+        raise Refused(f"its vector is not the {like.shape} of {like.dtype} that it claims to be")
+    return np.frombuffer(numbers, like.dtype).reshape(like.shape)
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def _losses(numbers: MetricRecord, name: str, count: int) -> list[float]:
+    values = numbers.get(name)
+    if not isinstance(values, list) or len(values) != count:
+        raise Refused(f"its {name} is {values!r}, asked for were {count} numbers")
+    wrong = [v for v in values if not np.isfinite(v)]
+    if wrong:
+        raise Refused(f"its {name} is {wrong[0]!r}")
+    return [float(v) for v in values]
+
+
+def _mix(ask: Ask) -> NDArray[np.float64]:
+    assert ask.mix is not None  # the coordinator refuses methods without a server before the first round
+    return ask.mix

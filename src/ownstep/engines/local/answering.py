@@ -1,0 +1,163 @@
+"""From what a method asks to what it is told, for devices that live in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.engines.local.secant import Memory, each
+from ownstep.engines.participation import Missing, effective_mix
+from ownstep.methods import Answer, Ask, LocalWork, alike, norm
+from ownstep.problems.base import Problem
+from ownstep.support.errors import InvalidInput
+
+Present = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """An answer, and what was seen on the way to it.
+
+    Parameters
+    ----------
+    losses : f_i at the point asked about, or None where they were not evaluated at one common point.
+    gradient_norm : ||grad f|| there, nan where it was not asked for.
+    up, down : bytes each device sent and received.
+    """
+
+    answer: Answer
+    losses: NDArray[np.float64] | None
+    gradient_norm: float
+    up: NDArray[np.int64]
+    down: NDArray[np.int64]
+
+
+class Answering:
+    """Evaluates asks on a problem, and keeps the last known gradients where the rule for the absent needs them."""
+
+    def __init__(self, problem: Problem, missing: Missing | None, measure_gradient: bool = False) -> None:
+        self.problem, self.missing, self.measure_gradient = problem, missing, measure_gradient
+        self.last: Any = None
+        self.memory = Memory(problem, missing is not None)
+
+    def __call__(self, ask: Ask, present: Present) -> Answered:
+        """The answer of the devices that are present."""
+        if ask.mix is None:
+            return self._each(ask, present)
+        if ask.curvature or ask.also is not None:
+            return self._measured(ask, ask.mix, present)
+        if ask.local is not None or self.missing == "last":
+            return self._row_by_row(ask, present)
+        return self._one_sum(ask, ask.mix, present)
+
+    def _one_sum(self, ask: Ask, asked: NDArray[np.float64], present: Present) -> Answered:
+        """One pass over the data, whatever the number of devices."""
+        weights = self.problem.weights
+        mix = asked if self.missing is None else effective_mix(asked, weights, present, self.missing)
+        ratio = mix / weights
+        if np.ptp(ratio) <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
+            losses, total = self.problem.mix(ask.x, mix)
+            gradient_norm = norm(total) / abs(float(ratio[0])) if ratio[0] else np.nan
+        elif self.measure_gradient:
+            losses, both = self.problem.mix(ask.x, np.column_stack([mix, weights]))
+            total, gradient_norm = both[:, 0].copy(), norm(both[:, 1])
+        else:
+            losses, total = self.problem.mix(ask.x, mix)
+            gradient_norm = np.nan
+        answer = Answer(total, self._value(losses, present))
+        return Answered(answer, losses, gradient_norm, *server_bytes(ask, present))
+
+    def _measured(self, ask: Ask, asked: NDArray[np.float64], present: Present) -> Answered:
+        """Every gradient on its own, so that curvatures and a second sum come from the same pass."""
+        if ask.local is not None:
+            raise InvalidInput("curvature and a second sum are of gradients at x; local steps have neither")
+        weights = self.problem.weights
+        losses, rows = each(self.problem, ask.x)
+        curvature, previous = None, np.nan
+        if ask.curvature:
+            curvature, previous = self.memory.measure(ask.x, losses, rows, present)
+        seen = rows
+        if self.missing == "last":
+            seen = rows + 0.0
+            seen[~present] = 0 if self.last is None else self.last[~present]
+            self.last = seen
+
+        def total(mix: NDArray[np.float64]) -> Any:
+            if self.missing in ("rescale", "drop"):
+                mix = effective_mix(mix, weights, present, self.missing)
+            return alike(mix, seen) @ seen
+
+        answer = Answer(
+            total(asked), self._value(losses, present), None, self._seen(present),
+            None if ask.also is None else total(ask.also), curvature, previous,
+        )  # fmt: skip
+        gradient = alike(weights, rows) @ rows
+        return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
+
+    def _row_by_row(self, ask: Ask, present: Present) -> Answered:
+        """Local steps, or gradients that are remembered: one pass over the data a local step."""
+        assert ask.mix is not None
+        weights = self.problem.weights
+        if hasattr(self.problem, "each"):
+            losses, rows = self.problem.each(ask.x)
+            gradient = alike(weights, rows) @ rows
+        else:
+            (losses, gradient), rows = self.problem.mix(ask.x, weights), self.problem.gradients(ask.x)
+        rows = local_work(self.problem, ask.x, ask.local or LocalWork(1, 1.0), rows)
+        rows[~present] = 0 if self.missing != "last" or self.last is None else self.last[~present]
+        if self.missing == "last":
+            self.last, mix = rows, ask.mix
+        else:
+            mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
+        moves = rows if ask.local is not None and ask.local.shift is not None else None
+        answer = Answer(alike(mix, rows) @ rows, self._value(losses, present), moves, self._seen(present))
+        return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
+
+    def _each(self, ask: Ask, present: Present) -> Answered:
+        """Every device's gradient at its own point: there is no server, so nobody knows f."""
+        if self.missing == "last":
+            raise InvalidInput("missing='last' needs a server that remembers; without one use 'drop'")
+        gradients = self.problem.gradients(ask.x)
+        gradients[~present] = 0
+        links = np.zeros((len(present),) * 2, np.int64) if ask.links is None else ask.links
+        links = links * np.outer(present, present)
+        vector = ask.x.nbytes // len(ask.x)
+        answer = Answer(gradients=gradients, present=self._seen(present))
+        return Answered(answer, None, np.nan, vector * links.sum(axis=1), vector * links.sum(axis=0))
+
+    def _value(self, losses: NDArray[np.float64], present: Present) -> float:
+        share = float(self.problem.weights[present].sum())
+        return float(self.problem.weights[present] @ losses[present]) / share if share else np.nan
+
+    def _seen(self, present: Present) -> Present | None:
+        return None if self.missing is None else present
+
+
+def local_work(problem: Problem, x: Any, work: LocalWork, gradients: Any = None) -> Any:
+    """d_i = (x - y_i) / eta after the local steps of :class:`LocalWork`, one row a device.
+
+    ``gradients`` are those at x, where they are known already.
+    """
+    total = problem.gradients(x) if gradients is None else gradients
+    if work.shift is not None:
+        total = total + work.shift
+    for _ in range(work.steps - 1):
+        move = problem.gradients(x - work.step * total)
+        if work.shift is not None:
+            move = move + work.shift
+        total = total + move - work.prox * work.step * total  # prox (y - x), as y - x = -eta (sum so far)
+    return total
+
+
+def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A vector each way and a number with it: the loss up, the device's coefficient down.
+
+    Control variates double the vectors; a second sum is one vector more up and one coefficient more down; curvature
+    is two numbers more up, L_i and the loss at the last point.
+    """
+    vectors, twice = (2 if ask.local is not None and ask.local.shift is not None else 1), ask.also is not None
+    up, down = (vectors + twice) * ask.x.nbytes + 8 + 16 * ask.curvature, vectors * ask.x.nbytes + 8 + 8 * twice
+    return present * np.int64(up), present * np.int64(down)

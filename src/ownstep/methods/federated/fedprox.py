@@ -1,0 +1,42 @@
+"""FedProx: averaging with local steps that are pulled back to where they started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ownstep.methods.base import LocalWork
+from ownstep.methods.federated.fedavg import FedAvg
+from ownstep.methods.federated.fedopt import ServerState
+from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedProx (Li et al. 2020): local steps on f_i(y) + mu/2 ||y - x^t||^2 in place of f_i.
+
+        y_i <- y_i - eta_l (grad f_i(y_i) + mu (y_i - x^t))         E times, then x^{t+1} = x^t + eta Delta_t
+
+    The pull shortens the drift of :class:`FedAvg` but does not remove it. With E = 1 it has no effect.
+
+    Parameters
+    ----------
+    client_step, server_step, local_steps : eta_l, eta and E, see :class:`~ownstep.methods.federated.fedopt.FedOpt`.
+    prox : mu; the paper searches 0.001, 0.01, 0.1 and 1.
+    """
+
+    local_steps: int = 5
+    prox: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.prox >= 0:
+            raise InvalidInput(f"prox must be at least 0, got {self.prox!r}")
+
+    def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
+        """Client steps, and the pulls of Li et al."""
+        return super().search_space(devices) | {"prox": (0.001, 0.01, 0.1, 1.0)}
+
+    def _local(self, state: ServerState) -> LocalWork | None:
+        work = super()._local(state)
+        return None if work is None else replace(work, prox=self.prox)

@@ -1,0 +1,1 @@
+"""The paper's appendix: experiments on MNIST, one module each."""

@@ -1,0 +1,318 @@
+"""Algorithm 1 against rivals on one problem: as the paper set them, and with the best settings a search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ownstep.engines import Participation, TimeModel, price, run, tune
+from ownstep.history import History, finite
+from ownstep.methods import GD, Method, Nesterov
+from ownstep.paper.machinery import mnist_problem
+from ownstep.paper.machinery.bootstrap import interval, number
+from ownstep.paper.machinery.mnist_problem import Setting
+from ownstep.paper.machinery.neural import MATCHED, NESTEROV, OURS, OURS_DEFAULT, POOLED, TRUE, WORTHWHILE
+from ownstep.paper.machinery.runner import Pieces
+from ownstep.plan import Devices
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OURS_TUNED = "Algorithm 1, steps tuned"
+NETWORK_COMPUTE = 0.01
+NETWORK = TimeModel(latency=0.05, up=1e6, down=1e7, compute=NETWORK_COMPUTE)
+"""A home connection, and 10 ms for a gradient; one machine with all the data takes N times as long for one of f."""
+BASELINES: dict[str, Method] = {
+    POOLED: GD("mean"), TRUE: GD("true"), MATCHED: GD("matched"), NESTEROV: Nesterov("mean"),
+}  # fmt: skip
+"""What stands beside the rivals; tuned GD is searched for."""
+TOP = 3.0
+"""Of a run that diverges, what is drawn: up to so many times the first gap."""
+SCALES = tuple(2.0**o for o in range(-2, 7))
+SETTINGS = (
+    ("tuned", "not said", "first in a search's race to the tightest level, then run again with what it found",
+     "steps so long are at the edge: a GPU's sums differ in the last bits, and a second run may diverge; it counts"),
+)  # fmt: skip
+
+
+def contest(
+    setting: Setting,
+    rivals: Mapping[str, Method],
+    searched: Mapping[str, Method],
+    rounds: int,
+    levels: Sequence[float],
+    seed: int,
+    budget: int = 9,
+    participation: Participation | None = None,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Rounds to every level for Algorithm 1, :data:`BASELINES`, ``rivals`` as they are and ``searched`` when tuned.
+
+    The searches race to the tightest level. Algorithm 1 and GD are also run with all their steps multiplied by one
+    searched factor, so that a rival's better step is not taken for a better method. Every step alone is searched over
+    the same nine octaves; ``budget`` limits larger grids.
+    """
+    problem, devices = setting.problem, setting.plan.devices
+    start = problem.value(problem.x0())
+    goal = setting.optimum + min(levels) * (start - setting.optimum)
+    options: dict[str, Any] = {"devices": devices, "participation": participation, "progress": progress}
+    histories: dict[str, History] = {}
+    search: dict[str, dict[str, Any]] = {}
+    algorithm = mnist_problem.ours(setting.model, rounds)
+    for name, method in (algorithm | BASELINES | dict(rivals)).items():
+        histories[name] = run(method, problem, rounds, name=name, **options)
+    steps = tuple(s / devices.L_bar for s in SCALES)
+    for name, method in {"GD": GD(), **searched}.items():
+        grid = {"step": steps} if isinstance(method, GD) else None
+        found = tune(
+            method, problem, rounds, grid=grid, budget=max(budget, len(SCALES)), target=goal, seed=seed, **options
+        )
+        label = f"{name} tuned"
+        search[label] = dict(found.settings) | {"rounds_spent": found.rounds_spent}
+        histories[label] = run(found.method, problem, rounds, name=label, **options)
+    histories[OURS_TUNED], search[OURS_TUNED] = _ours_scaled(setting, algorithm[OURS], rounds, goal, options)
+    priced = price(
+        histories, setting.optimum, max(levels), NETWORK, setting.data_bytes, POOLED, NETWORK_COMPUTE * len(devices)
+    )
+    return {
+        "model": setting.model,
+        "plan": setting.plan.to_dict(),
+        "levels": list(levels),
+        "price": {"level": max(levels), "network": repr(NETWORK), "rows": priced},
+        "rows": [_row(setting, name, h, levels, search.get(name)) for name, h in histories.items()],
+        "series": {name: _series(h, setting.optimum) for name, h in histories.items()},
+    }
+
+
+def repeated(
+    names: Sequence[str], one: Callable[[str, int], dict[str, Any]], seed: int, seeds: int, pieces: Pieces | None
+) -> dict[str, Any]:
+    """``one(name, seed)`` for every name and seed, as arms; those of one name are a group."""
+    kept, arms = pieces or Pieces(), {}
+    for name in names:
+        for s in range(seed, seed + seeds):
+            label = f"{name}, seed {s}" if seeds > 1 else name
+            arms[label] = kept(f"{name}, seed {s}", one, name, s) | {"group": name, "seed": s}
+    return arms
+
+
+def firsts(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The first seed of every group, by its name."""
+    out: dict[str, Mapping[str, Any]] = {}
+    for name, arm in arms.items():
+        out.setdefault(arm.get("group", name), arm)
+    return out
+
+
+def _ours_scaled(
+    setting: Setting, method: Method, rounds: int, goal: float, options: Mapping[str, Any]
+) -> tuple[History, dict[str, Any]]:
+    """Algorithm 1 with every L_i divided by one factor, the best of :data:`SCALES`."""
+    spent, best = 0, (np.inf, np.inf, 1.0)
+    limit = rounds
+    for scale in SCALES:
+        chosen = dict(options) | {"devices": _scaled(setting, scale)}
+        history = run(method, setting.problem, limit, target=goal, **chosen)
+        last = float(history.value[-1])
+        spent += history.rounds
+        reached = last <= goal
+        limit = min(limit, history.rounds) if reached else limit
+        best = min(best, (history.rounds if reached else np.inf, last if np.isfinite(last) else np.inf, scale))
+    chosen = dict(options) | {"devices": _scaled(setting, best[2])}
+    return run(method, setting.problem, rounds, name=OURS_TUNED, **chosen), {"scale": best[2], "rounds_spent": spent}
+
+
+def _scaled(setting: Setting, scale: float) -> Devices:
+    devices = setting.plan.devices
+    return Devices(devices.weights, devices.L / scale, names=devices.names)
+
+
+def _row(
+    setting: Setting, name: str, history: History, levels: Sequence[float], search: dict[str, Any] | None
+) -> dict[str, Any]:
+    counts = [history.rounds_to(t, setting.optimum) for t in levels]
+    sent = history.columns["bytes_up"] + history.columns["bytes_down"]
+    return {
+        "method": name,
+        "rounds": {f"{t:g}": k for t, k in zip(levels, counts, strict=True)},
+        "megabytes": {
+            f"{t:g}": None if k is None else float(sent[:k].sum() / 1e6) for t, k in zip(levels, counts, strict=True)
+        },
+        "final_gap": finite(float(history.gap(setting.optimum)[-1])),
+        "accuracy": setting.accuracy(history.best_x),
+        "switched_at": history.switched_at,
+        "search": search,
+        "stopped": history.stopped,
+    }
+
+
+def _series(history: History, best: float) -> dict[str, list[Any]]:
+    at = np.unique(np.round(np.geomspace(1, history.rounds + 1, 100)).astype(int)) - 1
+    return {"round": at.tolist(), "gap": [finite(float(g)) for g in history.gap(best)[at]]}
+
+
+def rounds_of(arm: Mapping[str, Any], method: str) -> list[int | None]:
+    """Rounds of a method to each level."""
+    return list(_row_of(arm, method)["rounds"].values())
+
+
+def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: float = WORTHWHILE) -> dict[str, Any]:
+    """Computed: in how many (arm, rival, level) cells does Algorithm 1 need fewer rounds, as set and as tuned?
+
+    Only the rivals that the claim names are counted; what else was run is a finding. Arms of one ``group`` are the same
+    contest with other seeds: over two or more of them the whole bootstrap interval of a cell has to lie above ``more``.
+    """
+    findings: list[str] = []
+    numbers: list[dict[str, Any]] = []
+    won, count = {"as set": 0, "tuned": 0}, {"as set": 0, "tuned": 0}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for name, arm in arms.items():
+        groups.setdefault(arm.get("group", name), []).append(arm)
+    for name, repeats in groups.items():
+        run = [row["method"] for row in repeats[0]["rows"]]
+        findings += [f"{name}: {_itself(repeats, ours)}" for ours in (OURS, OURS_TUNED) if ours in run]
+        for row in repeats[0]["rows"]:
+            rival = row["method"]
+            if rival in (OURS, OURS_TUNED):
+                continue
+            tuned = row["search"] is not None
+            cells = _cells(repeats, rival, OURS_TUNED if tuned else OURS)
+            if rival.removesuffix(" tuned") in claimed:
+                kind = "tuned" if tuned else "as set"
+                judged = {level: ratios for level, ratios in cells.items() if ratios}
+                won[kind] += sum(_ahead(ratios, more) for ratios in judged.values())
+                count[kind] += len(judged)
+                group = f"{name}: rounds of {rival} over those of {OURS}{' tuned' if tuned else ''}"
+                numbers += [number(f"to a gap of {level}", ratios, group) for level, ratios in judged.items()]
+            findings.append(f"{name}: {_sentence(row, repeats, cells, tuned)}")
+        if "price" in repeats[0]:
+            findings.append(f"{name}: {_priced(repeats[0]['price'])}")
+    total = sum(won.values())
+    word = "holds" if total and total == sum(count.values()) else "holds partly" if total else "does not hold here"
+    seeds = max(map(len, groups.values()), default=1)
+    surely = f", with the whole bootstrap interval over {seeds} seeds," if seeds > 1 else ""
+    return {
+        "verdict": word,
+        "rule": f"Algorithm 1 needs fewer rounds by more than {more:g}x{surely} in {won['as set']} of "
+        f"{count['as set']} cells (rival x level) against rivals as set, and in {won['tuned']} of {count['tuned']} "
+        "when both sides are tuned; partly as soon as it is one",
+        "findings": findings,
+        "numbers": numbers,
+    }
+
+
+def _cells(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str) -> dict[str, list[float]]:
+    """Rounds of the rival over ours for every level, one ratio a seed; who never arrives counts with all rounds."""
+    cells: dict[str, list[float]] = {level: [] for level in repeats[0]["rows"][0]["rounds"]}
+    for arm in repeats:
+        longest = _longest(arm)
+        for level, theirs, mine in zip(cells, rounds_of(arm, rival), rounds_of(arm, ours), strict=True):
+            if theirs is not None or mine is not None:
+                cells[level].append((theirs or longest) / max(1, mine or longest))
+    return cells
+
+
+def _longest(arm: Mapping[str, Any]) -> int:
+    """The rounds of the contest: the most that any method was run for."""
+    runs = [s["round"][-1] for s in arm.get("series", {}).values()]
+    return int(max([*runs, *(k for row in arm["rows"] for k in row["rounds"].values() if k)]))
+
+
+def _ahead(ratios: Sequence[float], more: float) -> bool:
+    return interval(ratios).low > more  # of a single ratio it is that ratio
+
+
+def _sentence(
+    row: Mapping[str, Any], repeats: Sequence[Mapping[str, Any]], cells: Mapping[str, Sequence[float]], tuned: bool
+) -> str:
+    who = OURS_TUNED if tuned else OURS
+
+    def text(level: str, ratios: Sequence[float]) -> str:
+        if len(repeats) > 1:
+            return f"{interval(ratios)}{_absent(repeats, row['method'], who, level)}" if ratios else "-"
+        theirs, mine = (_row_of(repeats[0], m)["rounds"][level] for m in (row["method"], who))
+        if theirs is None or mine is None:
+            return "-" if theirs is mine else "only they" if mine is None else "only we"
+        return f"{ratios[0]:.2f}"
+
+    ratios = " / ".join(text(level, found) for level, found in cells.items())
+    out = f"{row['method']} over {who} at {' / '.join(cells)}: {ratios} times the rounds"
+    if tuned:
+        spent = sum(_row_of(arm, row["method"])["search"]["rounds_spent"] for arm in repeats)
+        out += f" (found by a search of {spent:,} rounds)"
+    return out + _end(repeats, row["method"])
+
+
+def _itself(repeats: Sequence[Mapping[str, Any]], ours: str) -> str:
+    """Algorithm 1's rounds to each level, seed by seed, and when it switched."""
+    rows = [_row_of(arm, ours) for arm in repeats]
+    levels = list(rows[0]["rounds"])
+    rounds = " / ".join(", ".join(str(row["rounds"][level] or "never") for row in rows) for level in levels)
+    left = ", ".join("never" if row["switched_at"] is None else str(row["switched_at"]) for row in rows)
+    return f"{ours}: {rounds} rounds to {' / '.join(levels)}; left the local phase after {left}{_end(repeats, ours)}"
+
+
+def _end(repeats: Sequence[Mapping[str, Any]], method: str) -> str:
+    rows = [_row_of(arm, method) for arm in repeats]
+    diverged = any("diverged" in row["stopped"] or row["stopped"].startswith("f(x) is") for row in rows)
+    right = np.mean([row["accuracy"]["test"] for row in rows])
+    return f"{'; it diverged' if diverged else ''}; test accuracy {100 * right:.1f}%"
+
+
+def _absent(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str, level: str) -> str:
+    """Who never arrived, and in how many seeds; such a run counts with all its rounds, so that its ratio is a bound."""
+    never = {who: sum(_row_of(arm, who)["rounds"][level] is None for arm in repeats) for who in (rival, ours)}
+    told = [f"{'they' if who == rival else 'we'} never in {n} of {len(repeats)}" for who, n in never.items() if n]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _row_of(arm: Mapping[str, Any], method: str) -> Mapping[str, Any]:
+    return next(row for row in arm["rows"] if row["method"] == method)
+
+
+def _priced(priced: Mapping[str, Any]) -> str:
+    costs = [
+        f"{row['name']} {row['seconds']:.3g} s, {row['bytes'] / 1e6:.3g} MB"
+        for row in priced["rows"]
+        if row["seconds"] is not None and (row["name"] == OURS or row["name"].startswith("data moved"))
+    ]
+    return f"estimated to a gap of {priced['level']:g} over a home connection: " + "; ".join(costs)
+
+
+def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """For the report: the first seed of every contest, of every model."""
+    out = []
+    for model, part in mnist_problem.parts(result).items():
+        where = mnist_problem.pointer(result, part)
+        for title, arm in firsts(part["arms"]).items():
+            lines = [
+                {"name": name, "x": s["round"], "y": [g if g is not None and g <= TOP else None for g in s["gap"]]}
+                for name, s in arm["series"].items()
+            ]
+            shown = {"title": f"{model}, {title}", "pointer": where, "y": mnist_problem.gap_label(model), "log": True}
+            out.append(shown | {"lines": lines, "x_log": True, "note": f"first seed; nothing above {TOP:g} is drawn"})
+    return out
+
+
+def draw(ax: Axes, arm: Mapping[str, Any], model: str, title: str, legend: Any = "outside") -> None:
+    """Gap against rounds of every method; tuned ones dashed in the colour of their untuned form."""
+    from ownstep import plots
+
+    names = list(arm["series"])
+    base = {name: OURS if name.startswith(OURS) else name.removesuffix(" tuned") for name in names}
+    shades, least = plots.shades(list(dict.fromkeys(base.values()))), 1.0
+    for name, series in arm["series"].items():
+        gap = np.array([np.nan if g is None else g for g in series["gap"]], float)
+        ours, least = name.startswith(OURS), min(least, float(np.nanmin(gap)))
+        ax.plot(
+            series["round"], gap, label=name, color=shades[base[name]],
+            ls="--" if name.endswith("tuned") else ":" if name == OURS_DEFAULT else "-",
+            lw=2.4 if ours else 1.3, zorder=3 if ours else 2,
+        )  # fmt: skip
+    ax.set_yscale("log")
+    ax.set_xscale("symlog", linthresh=1)
+    ax.set_ylim(max(1e-4, least / 2), TOP)
+    ax.set_xlim(0, None)
+    plots.finish(ax, f"{model}, {title}", "round", mnist_problem.gap_label(model), legend)

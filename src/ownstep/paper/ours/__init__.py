@@ -1,0 +1,1 @@
+"""What the paper does not have: where its speed-ups come from, how good its estimates are, and what goes beyond it."""

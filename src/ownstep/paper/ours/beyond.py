@@ -1,0 +1,251 @@
+"""Beyond the paper: own steps that measure their curvature, and own steps with momentum, against the best rivals.
+
+Each extension meets its own ablation: the same idea on the pooled data. For adaptive own steps that is the safeguarded
+Barzilai-Borwein step on grad f, for own steps with ITEM's momentum it is ITEM on f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ownstep import partition as partitions
+from ownstep import plots
+from ownstep.data import load
+from ownstep.engines import Bernoulli, baselines, beyond, compare, describe, run_lbfgs
+from ownstep.engines import run as run_method
+from ownstep.methods import GD, ITEM, AdGD, At, BarzilaiBorwein, Method, Nesterov, OwnStep
+from ownstep.paper.machinery.neural import WORTHWHILE
+from ownstep.plan import Devices
+from ownstep.problems import LeastSquares, LinearModel, logistic_regression, optimum
+from ownstep.support.progress import Bar
+
+CLAIM = "Own steps that measure their curvature, or have momentum, need fewer rounds than the same idea on pooled data."
+
+SETTINGS = (
+    ("this experiment", "not in the paper", "extensions of Algorithm 1 beside their rivals", "see docs/adaptive.md"),
+    ("data", "", "w8a (10,000 rows), digits, MNIST (100 a class), synthetic; quick: digits and synthetic", ""),
+    ("mu", "", "0.001; synthetic 0.0001", "the usual size"),
+    ("synthetic", "", "least squares, 20 devices of 20 rows in 100 dimensions, scaled from 1/100 to 1, one solution, "
+     "noise 0.1", "devices that differ in curvature and agree on the solution: the case own steps are made for"),
+    ("absences", "", "every device present with probability 1/2, five seeds", "pooled curvature is lost in the noise"),
+    ("network", "", "the paper's MNIST network, 40 images a class, two classes a device, 60 rounds", "fits a CPU"),
+    ("worst case", "", "L = (1/3, 3), mu = 0.1, R0 = 1, K = 20, distance", "the setting of Fig. 1, other metric"),
+)  # fmt: skip
+
+LEVELS = (1e-2, 1e-4, 1e-6)
+ABSENT_LEVELS = (1e-1, 1e-2)
+SHOWN = (
+    "Algorithm 1", "adaptive own steps", "own steps, ITEM", "Barzilai-Borwein", "ITEM 1/L-bar", "Nesterov, restart",
+    "L-BFGS (scipy)",
+)  # fmt: skip
+"""Methods that are drawn."""
+COLOURS = ("#0072B2", "#444444", "#E69F00", "#D55E00", "#CC79A7", "#009E73")
+"""Of the worst cases."""
+RADII, SWITCHES = (0.01, 0.1, 0.3), (0, 3, 5, 8, 10, 15)
+ABLATIONS = {
+    "adaptive own steps": ("Barzilai-Borwein",),
+    "own steps, ITEM": ("ITEM 1/L", "ITEM 1/L-bar"),
+    "own steps, Nesterov": ("Nesterov", "Nesterov, restart"),
+}
+"""What each extension is on pooled data; the better one counts where there are two."""
+
+
+def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
+    """All arms as plain data; ``quick`` takes seconds and needs no download."""
+    problems = _problems(quick, seed)
+    full = {name: _full(p, 300 if quick else 2500 if "w8a" in name else 400, seed) for name, p in problems.items()}
+    some = [name for name in problems if "w8a, 10" in name or "digits" in name or "synthetic" in name]
+    absent = {name: _absent(problems[name], 100 if quick else 300, 2 if quick else 5) for name in some}
+    radii, switches, horizon = ((0.1,), (2, 5), 8) if quick else (RADII, SWITCHES, 20)
+    return {
+        "full": full,
+        "absent": absent,
+        "worst_case": _worst_cases(radii, switches, horizon, progress),
+        "network": None if quick else _network(seed, 60),
+    }
+
+
+def synthetic(seed: int = 0) -> LeastSquares:
+    """Devices whose curvatures span four decades and whose data has one solution."""
+    rng, devices, rows, dim = np.random.default_rng(seed), 20, 20, 100
+    owner = np.repeat(np.arange(devices), rows)
+    scale = np.geomspace(0.01, 1, devices)[owner]
+    A = rng.standard_normal((devices * rows, dim)) * scale[:, None]
+    targets = A @ rng.standard_normal(dim) + 0.1 * scale * rng.standard_normal(devices * rows)
+    return LeastSquares(A, targets, partitions.given(owner), mu=1e-4)
+
+
+def _problems(quick: bool, seed: int) -> dict[str, LinearModel]:
+    def logistic(rows: Any, labels: Any, rule: str, devices: int | None) -> LinearModel:
+        return logistic_regression(rows, labels, partitions.make(rule, rows, labels, devices, seed), mu=1e-3)
+
+    rows, labels = load("digits").table()
+    made: dict[str, LinearModel] = {"digits, by label": logistic(rows, labels, "by_label", None)}
+    if not quick:
+        rows, labels = load("w8a").table()
+        for devices in (2, 10):
+            made[f"w8a, {devices} by norm"] = logistic(rows[:10_000], labels[:10_000], "by_norm", devices)
+        made["w8a, by label"] = logistic(rows[:10_000], labels[:10_000], "by_label", None)
+        rows, labels = load("mnist").table()
+        few = _per_class(labels, 100, seed)
+        made["MNIST, by label"] = logistic(rows[few], labels[few], "by_label", None)
+    return made | {"synthetic": synthetic(seed)}
+
+
+def _per_class(labels: NDArray[Any], count: int, seed: int) -> NDArray[np.intp]:
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.choice(np.flatnonzero(labels == c), count, replace=False) for c in np.unique(labels)])
+
+
+def _full(problem: LinearModel, rounds: int, seed: int) -> dict[str, Any]:
+    """Everyone in every round: rounds and seconds to each gap, for every method."""
+    found = compare(
+        problem, baselines() | beyond(), rounds, tolerances=LEVELS, seed=seed, progress=False, lbfgs=True
+    )  # fmt: skip
+    series = {n: found.histories[n].gap(found.optimum)[:400].tolist() for n in SHOWN}
+    return {"gain": found.plan.devices.gain, "rows": found.rows(), "series": series}
+
+
+def _absent(problem: LinearModel, rounds: int, seeds: int) -> dict[str, Any]:
+    """Half the devices are away in every round: rounds to each gap, and the mean gap of the last tenth."""
+    best, devices = optimum(problem).value, describe(problem).devices
+    methods: dict[str, Method] = {
+        "adaptive own steps": OwnStep(smoothness="adaptive"), "Barzilai-Borwein": BarzilaiBorwein(), "AdGD": AdGD(),
+        "Algorithm 1": OwnStep(), "GD 1/L-bar": GD("mean"), "GD 1/L": GD("true"), "GD matched step": GD("matched"),
+        "Nesterov": Nesterov(),
+    }  # fmt: skip
+    out: dict[str, Any] = {}
+    for name, method in methods.items():
+        runs = [
+            run_method(method, problem, rounds, devices=devices, participation=Bernoulli(0.5, seed=s), progress=False)
+            for s in range(seeds)
+        ]
+        reached = {f"{t:g}": [h.rounds_to(t, best) for h in runs] for t in ABSENT_LEVELS}
+        last = [float(np.median(h.gap(best)[-rounds // 10 :])) for h in runs]
+        out[name] = {"rounds": reached, "last": last}
+    return out
+
+
+def _network(seed: int, rounds: int) -> dict[str, Any]:
+    """The paper's network on few images: loss after ``rounds``, with full and with mini-batches."""
+    import torch
+
+    from ownstep.problems import Network, PerDevice, TensorNorms
+    from ownstep.problems.network.models import mnist_cnn
+
+    rows, labels = load("mnist").table()
+    few = _per_class(labels, 40, seed)
+    images = torch.as_tensor(rows[few].reshape(-1, 1, 28, 28), dtype=torch.float32)
+    targets, split = labels[few].astype(np.int64), partitions.by_label(labels[few], 5)
+    steps = {f"GD {step:g}": GD(step) for step in (0.02, 0.05, 0.1, 0.2, 0.4)}
+    methods: dict[str, Method] = {
+        "adaptive own steps": OwnStep(smoothness="adaptive"), "Barzilai-Borwein": BarzilaiBorwein(), "AdGD": AdGD(),
+    }  # fmt: skip
+    out: dict[str, Any] = {}
+    for kind, batch in {"full": None, "mini": PerDevice(10)}.items():
+        problem = Network(mnist_cnn(seed), images, targets, split, penalty=TensorNorms(0.01), batch=batch, seed=seed)
+        whole = Network(mnist_cnn(seed), images, targets, split, penalty=TensorNorms(0.01))
+        devices = Devices(problem.weights, np.ones(5))
+        out[kind] = {}
+        for name, method in (methods | steps).items():
+            history = run_method(method, problem, rounds, devices=devices, progress=False)
+            x = torch.as_tensor(history.x)
+            loss = whole.value(x) if np.isfinite(history.x).all() else None
+            seconds = float(history.columns["seconds"].sum())
+            out[kind][name] = {"loss": loss, "accuracy": whole.accuracy(x), "seconds": seconds}
+        if kind == "full":
+            history = run_lbfgs(problem, rounds)
+            x = torch.as_tensor(history.best_x, dtype=torch.float32)
+            seconds = float(history.columns["seconds"].sum())
+            out[kind][history.name] = {"loss": history.best_value, "accuracy": whole.accuracy(x), "seconds": seconds}
+    return out
+
+
+def _worst_cases(
+    radii: tuple[float, ...], switches: tuple[int, ...], rounds: int, progress: bool | None
+) -> dict[str, Any]:
+    """The smallest worst case over the switch rounds, for each momentum and distance between the solutions."""
+    from ownstep.pep import worst_case
+
+    devices, done = Devices.uniform([1 / 3, 3], 0.1), 0
+    pooled: dict[str, Method] = {"GD": GD(), "Nesterov": Nesterov("mean"), "ITEM": ITEM("mean")}
+    kinds: dict[str, str | None] = {"own steps": None, "own steps, Nesterov": "nesterov", "own steps, ITEM": "item"}
+    out: dict[str, Any] = {}
+    with Bar("worst cases", len(radii) * len(kinds) * len(switches), progress) as bar:
+        for radius in radii:
+            row: dict[str, Any] = {
+                name: {"upper": worst_case(m, devices, rounds, 1.0, radius, "distance").upper}
+                for name, m in pooled.items()
+            }
+            for name, momentum in kinds.items():
+                tried = {}
+                for switch in switches:
+                    method = OwnStep(At(switch), momentum=momentum)
+                    tried[switch] = worst_case(method, devices, rounds, 1.0, radius, "distance", patience=2.0).upper
+                    bar.update(done := done + 1)
+                best = min(tried, key=lambda k: tried[k])
+                row[name] = {"upper": tried[best], "switch": best}
+            out[f"{radius:g}"] = row
+    return out
+
+
+def speed_ups(arm: Mapping[str, Any], ours: str, theirs: tuple[str, ...]) -> list[float | None]:
+    """Rounds of the best of theirs over rounds of ours at each level; 0 where ours alone does not arrive, else None."""
+    rows = {row["method"]: list(row["rounds"].values()) for row in arm["rows"]}
+    best = [min((k for k in ks if k), default=None) for ks in zip(*(rows[name] for name in theirs), strict=True)]
+    return [None if b is None else b / a if a else 0.0 for a, b in zip(rows[ours], best, strict=True)]
+
+
+def verdict(result: dict[str, Any]) -> dict[str, Any]:
+    """Computed: in how many (data, level) cells is an extension faster than its own ablation?"""
+    won, cells, findings = 0, 0, []
+    for ours, theirs in ABLATIONS.items():
+        for name, arm in result["full"].items():
+            ratios = speed_ups(arm, ours, theirs)
+            known = [r for r in ratios if r is not None]
+            won, cells = won + sum(r > WORTHWHILE for r in known), cells + len(known)
+            shown = "/".join("-" if r is None else f"{r:.2f}" for r in ratios)
+            findings.append(
+                f"{name}: {ours} over {' or '.join(theirs)} {shown} at {'/'.join(f'{t:g}' for t in LEVELS)}"
+            )
+    for name, methods in result["absent"].items():
+        level = f"{ABSENT_LEVELS[-1]:g}"
+        counts = {m: sum(k is not None for k in row["rounds"][level]) for m, row in methods.items()}
+        seeds = len(methods["GD 1/L"]["rounds"][level])
+        words = ", ".join(f"{m} {n}" for m, n in counts.items())
+        findings.append(f"{name}, half absent: runs of {seeds} that reach {level}: {words}")
+    for radius, row in result["worst_case"].items():
+        words = ", ".join(f"{m} {r['upper']:.3g}" for m, r in row.items())
+        findings.append(f"worst case at R* = {radius}: {words}")
+    word = "holds" if cells and won == cells else "holds partly" if won else "does not hold here"
+    rule = f"faster than its ablation by more than {WORTHWHILE:g}x in {won} of {cells} cells where that arrives"
+    return {"verdict": word, "rule": rule, "findings": findings}
+
+
+def figure(result: dict[str, Any]) -> Figure:
+    """One panel a dataset: gap against rounds; the last one shows the worst cases."""
+    arms = result["full"]
+    drawn, axes = plots.new_figure(3, -(-(len(arms) + 1) // 3), width=4.4)
+    flat = axes.ravel()
+    for ax, (name, arm) in zip(flat, arms.items(), strict=False):
+        for i, (method, gap) in enumerate(arm["series"].items()):
+            own = "own" in method
+            ax.plot(gap, label=method, color=plots.colour(method, i), lw=2.4 if own else 1.3, zorder=3 if own else 2)
+        ax.set(yscale="log", xlim=(0, 150), ylim=(1e-7, 2))
+        last = ax is flat[len(arms) - 1]
+        plots.finish(ax, name, "round", "(f − f*) / (f(x⁰) − f*)", "upper right" if last else None)
+    ax, radii = flat[len(arms)], list(result["worst_case"])
+    for i, method in enumerate(result["worst_case"][radii[0]]):
+        values = [result["worst_case"][r][method]["upper"] for r in radii]
+        ax.plot(range(len(radii)), values, "os^v<>"[i] + "-", label=method, color=COLOURS[i])
+    ax.set(yscale="log")
+    ax.set_xticks(range(len(radii)), radii)
+    plots.finish(ax, "worst case after 20 rounds", "R*", "||x − x*||²", "outside")
+    for ax in flat[len(arms) + 1 :]:
+        ax.set_axis_off()
+    return drawn

@@ -1,0 +1,241 @@
+r"""A worst case that a sceptic must accept: the proof in rational numbers, and everything needed to check it.
+
+The solver's multipliers are rounded to multiples of a power of two, what the values then fail to cancel is put onto
+the conditions with x*, exactly, and :mod:`ownstep.pep.proof.check`, which shares no code with the rest of the library,
+re-derives every inequality from the statement and decides by exact elimination whether the slack is positive
+semidefinite. Nothing that floating point did on the way needs to be trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.pep.conditions.assemble import Conditions
+from ownstep.pep.conditions.classes import METRICS
+from ownstep.pep.conditions.gram import Gram
+from ownstep.pep.proof.certificate import Proof
+from ownstep.pep.proof.check import check
+from ownstep.pep.trace.symbolic import Trace
+from ownstep.plan import Devices
+from ownstep.support.errors import OwnstepError
+from ownstep.support.files import write_atomically
+
+Array = NDArray[np.float64]
+
+SHORT = 10_000
+"""A double this close to a fraction of at most this denominator stands for it: 0.333... for 1/3."""
+
+CLOSE = 1e-14
+UNIT = 1e-9
+"""So far a sum of coefficients that make 1 may have been rounded away from it."""
+
+DIGITS = 2.0**-46
+"""Multipliers are rounded to this, relative to what they weigh in the solver's units; it shows in no bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """A worst case between the error of a replayed instance and an exactly proved bound.
+
+    Parameters
+    ----------
+    lower : error of the real method on the recovered instance, in floating point.
+    bound : the rational upper bound that the checker accepted.
+    certificate : plain data: ``statement``, ``bound`` and ``multipliers``; what ``path`` holds as json.
+    """
+
+    lower: float
+    bound: Fraction
+    certificate: dict[str, Any] = field(repr=False)
+    path: Path | None = None
+
+    @property
+    def upper(self) -> float:
+        """The bound as a double, rounded up."""
+        return rounded_up(self.bound)
+
+    @property
+    def width(self) -> float:
+        """Relative width of the enclosure [lower, upper]."""
+        return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
+
+    def __str__(self) -> str:
+        return f"{describe(self.certificate)}; some f_i reach {self.lower:.12g} (relative width {self.width:.1e})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The enclosure as plain data, the exact bound as a text."""
+        where = None if self.path is None else str(self.path)
+        return {
+            "lower": self.lower,
+            "upper": self.upper,
+            "width": self.width,
+            "bound": str(self.bound),
+            "certificate": where,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a floating-point proof consists of, as :func:`certify` takes it."""
+
+    trace: Trace
+    devices: Devices
+    gram: Gram
+    rows: Conditions
+    proof: Proof
+    size: float
+    metric: str
+    r0: float
+    rstar: float
+
+
+def certify(found: Evidence, lower: float, path: str | Path | None = None) -> Certified:
+    """Make the proof exact, have it checked, and write it to ``path`` when given one.
+
+    Raises
+    ------
+    OwnstepError : when the exact slack is not positive semidefinite; the rounding then used up the solver's margin.
+    """
+    if not found.trace.shared:
+        raise OwnstepError("only methods with one point for all devices are certified; this one keeps a point for each")
+    certificate = exact(found)
+    try:
+        bound = check(certificate)
+    except ValueError as why:
+        raise OwnstepError(f"the bound does not survive exact arithmetic: {why}") from None
+    target = None if path is None else Path(path)
+    if target is not None:
+        try:
+            with write_atomically(target) as file:
+                file.write((json.dumps(certificate, indent=1) + "\n").encode())
+        except OSError as error:
+            raise OwnstepError(f"cannot write the certificate to {str(target)!r}: {error}") from error
+    return Certified(lower, bound, certificate, target)
+
+
+def exact(found: Evidence) -> dict[str, Any]:
+    """The statement, and multipliers for which the values cancel exactly."""
+    gram, rows, r0 = found.gram, found.rows, rational(found.r0)
+    statement = _statement(found)
+    unit = DIGITS * found.size / max(1.0, float(rows.size.max(initial=1.0)))
+    digits = max(math.ceil(-math.log2(unit)), 1)
+    multipliers: dict[tuple[int, int, int], Fraction] = {}
+    for pair, factor in zip(rows.pairs.tolist(), found.proof.multipliers * found.size / rows.size, strict=True):
+        multipliers[tuple(pair)] = _dyadic(float(factor), digits)
+    _cancel(found, statement, multipliers)
+    heads = [Fraction(float(h)) * rational(found.size) for h in found.proof.limits]
+    tau = _up(heads[0] / r0**2, digits)
+    own = [_up(h / rational(found.rstar) ** 2, digits) for h in heads[1:]]
+    bound = tau * r0**2 + (sum(own) * rational(found.rstar) ** 2 if own else 0)
+    names = [[int(n) if n.isdigit() else n for n in t.names] for t in gram.triples]
+    conditions = [[c, names[c][p], names[c][q], str(t)] for (c, p, q), t in sorted(multipliers.items()) if t]
+    return {
+        "format": "ownstep certificate 1",
+        "statement": statement,
+        "bound": str(bound),
+        "multipliers": {"start": str(tau), "own": [str(t) for t in own], "conditions": conditions},
+    }
+
+
+def _statement(found: Evidence) -> dict[str, Any]:
+    """Devices by kind, and the method as what it asks for: rows over x^0 and the sums it was told."""
+    trace, devices = found.trace, found.devices
+    kinds: list[tuple[int, dict[str, Any]]] = []  # a member of each kind, and its entry
+    for group in found.gram.groups:
+        alike: dict[tuple[float, float, float], list[int]] = {}
+        for i in group.members:
+            alike.setdefault((devices.weights[i], devices.mu[i], devices.L[i]), []).append(i)
+        for (w, mu, L), members in alike.items():
+            entry = {"count": len(members), "weight": _text(w), "mu": _text(mu), "L": _text(L)}
+            kinds.append((group.members[0], entry))  # one step for the whole group, to the last digit
+    rounds = []
+    for ask, mix in zip(trace.asks, trace.mixes, strict=True):
+        assert mix is not None
+        rounds.append({"ask": _row(ask[0]), "steps": [_text(mix[i] / devices.weights[i]) for i, _ in kinds]})
+    return {
+        "devices": [entry for _, entry in kinds],
+        "r0": _text(found.r0),
+        "rstar": "inf" if math.isinf(found.rstar) else _text(found.rstar),
+        "metric": found.metric,
+        "rounds": rounds,
+        "final": _row(trace.points[-1][0]),
+    }
+
+
+def _cancel(found: Evidence, statement: dict[str, Any], multipliers: dict[tuple[int, int, int], Fraction]) -> None:
+    """Put what is left of each value onto its condition with x*, which is triple 0: the values then cancel exactly."""
+    gram = found.gram
+    weights = [Fraction(0)] * len(gram.groups)
+    position = 0
+    for c, group in enumerate(gram.groups):
+        held = 0
+        while held < len(group.members):
+            entry = statement["devices"][position]
+            weights[c] += entry["count"] * Fraction(entry["weight"])
+            held += entry["count"]
+            position += 1
+    left: dict[tuple[int, int], Fraction] = {}
+    for (c, p, q), factor in multipliers.items():
+        left[c, q] = left.get((c, q), Fraction(0)) - factor
+        left[c, p] = left.get((c, p), Fraction(0)) + factor
+    if found.metric == "value":
+        assert gram.final_value is not None
+        for c, group in enumerate(gram.groups):
+            if not group.quadratic:
+                at = (c, gram.final_value)
+                left[at] = left.get(at, Fraction(0)) + weights[c]
+    for (c, point), rest in left.items():
+        if point != 0 and rest:
+            pair = (c, 0, point) if rest > 0 else (c, point, 0)
+            multipliers[pair] = multipliers.get(pair, Fraction(0)) + abs(rest)
+
+
+def describe(certificate: dict[str, Any]) -> str:
+    """What a certificate states, in one sentence."""
+    s = certificate["statement"]
+    metric = METRICS[s["metric"]].split(",")[0]
+    kinds = "; ".join(f"{d['count']} x F(mu={d['mu']}, L={d['L']}), weight {d['weight']}" for d in s["devices"])
+    bound = rounded_up(Fraction(certificate["bound"]))
+    radii = f"||x0-x*|| <= {s['r0']}, ||x_i*-x*|| <= {s['rstar']}"
+    after = f"after the {len(s['rounds'])} rounds stated"
+    return f"{metric} <= {bound:.12g} {after}, for all f_i in [{kinds}], {radii}"
+
+
+def rounded_up(number: Fraction) -> float:
+    """The smallest double that is not below it."""
+    near = float(number)
+    return near if Fraction(near) >= number else math.nextafter(near, math.inf)
+
+
+def rational(number: float) -> Fraction:
+    """A short fraction where the double is one up to rounding (0.1 is 1/10), otherwise the double itself."""
+    own = Fraction(float(number))
+    short = own.limit_denominator(SHORT)
+    return short if abs(short - own) <= CLOSE * abs(own) else own
+
+
+def _text(number: float) -> str:
+    return str(rational(number))
+
+
+def _row(row: Array) -> list[str]:
+    """A row of fractions, without the zeros at its end: x^0, which every point has once, and the sums told."""
+    if abs(row[0] - 1) > UNIT:
+        raise OwnstepError(f"points must be x^0 plus sums of gradients to be certified; one has x^0 times {row[0]}")
+    return ["1", *(_text(a) for a in np.trim_zeros(row[1:], "b"))]
+
+
+def _dyadic(number: float, digits: int) -> Fraction:
+    return Fraction(round(Fraction(number) * 2**digits), 2**digits)
+
+
+def _up(number: Fraction, digits: int) -> Fraction:
+    return Fraction(math.ceil(number * 2**digits), 2**digits)

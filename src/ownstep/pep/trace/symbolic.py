@@ -1,0 +1,310 @@
+"""Vectors without numbers: a method's own ``ask`` and ``tell`` run on them, and its coefficients are read off.
+
+A :class:`Vector` is a row of coefficients over *atoms*: the start x^0 and everything the devices answered. Adding
+and scaling act on the coefficients; anything else is refused with an error that names the operation, because a
+worst case over all functions can only be written down exactly for a method that is linear in what it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ownstep.methods.base import Answer, Method
+from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
+
+Array = NDArray[np.float64]
+
+
+class NotLinear(InvalidInput):
+    """A method did something to a symbolic vector other than adding and scaling."""
+
+
+def _refuse(operation: str) -> NoReturn:
+    raise NotLinear(f"{operation} is not linear")
+
+
+class _OnlyLinear:
+    """Refuses, by name, every operation that is not linear."""
+
+    __array_ufunc__ = None  # so that NumPy numbers and matrices on the left defer to __rmul__ and __rmatmul__
+    __hash__ = None  # type: ignore[assignment]
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        _refuse("turning a vector into an array of numbers")
+
+    def __float__(self) -> NoReturn:
+        _refuse("turning it into a number (float)")
+
+    def __bool__(self) -> NoReturn:
+        _refuse("testing whether it is true (bool)")
+
+    def __abs__(self) -> NoReturn:
+        _refuse("the absolute value (abs)")
+
+    def __pow__(self, _: object) -> NoReturn:
+        _refuse("a power (**)")
+
+    def __eq__(self, _: object) -> NoReturn:
+        _refuse("a comparison (==)")
+
+    def __lt__(self, _: object) -> NoReturn:
+        _refuse("a comparison (<)")
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+    def __rtruediv__(self, _: object) -> NoReturn:
+        _refuse("dividing by a vector (/)")
+
+
+class LossValue(_OnlyLinear):
+    """Stands for the loss f(x) that an answer carries; nothing may be done with it."""
+
+    def _refused(self, *_: object) -> NoReturn:
+        _refuse("using the loss value of an answer")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __neg__ = _refused
+    __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __float__ = __bool__ = __abs__ = _refused
+
+
+class Vector(_OnlyLinear):
+    """A linear combination of atoms."""
+
+    def __init__(self, coefficients: ArrayLike) -> None:
+        self.coefficients = np.asarray(coefficients, dtype=float)
+
+    def __add__(self, other: object) -> Vector:
+        if isinstance(other, int) and other == 0:
+            return self  # so that sum(...) of vectors works
+        if not isinstance(other, Vector):
+            return NotImplemented
+        return Vector(_sum(self.coefficients, other.coefficients))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Vector:
+        return Vector(-self.coefficients)
+
+    def __sub__(self, other: object) -> Vector:
+        return self + (-other) if isinstance(other, Vector) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, _OnlyLinear):
+            _refuse("the product of two vectors (*)")
+        factor = np.asarray(other, dtype=float)
+        if factor.ndim == 0:
+            return Vector(float(factor) * self.coefficients)
+        if factor.ndim == 2 and factor.shape[1] == 1:  # a column of numbers makes one row of each
+            return Stack(factor * self.coefficients)
+        _refuse(f"a product with numbers of shape {factor.shape}")
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, _OnlyLinear):
+            _refuse("dividing by a vector (/)")
+        return self * (1 / np.asarray(other, dtype=float))
+
+    def __matmul__(self, _: object) -> NoReturn:
+        _refuse("the inner product of vectors (@), and so their norm,")
+
+    __rmatmul__ = __matmul__
+
+    def __repr__(self) -> str:
+        terms = [f"{a:+.4g} a{j}" for j, a in enumerate(self.coefficients) if a]
+        return "Vector(" + (" ".join(terms) or "0") + ")"
+
+
+class Stack(_OnlyLinear):
+    """One symbolic vector a device, as rows: what methods that keep a point per device work on."""
+
+    def __init__(self, coefficients: Array) -> None:
+        self.coefficients = coefficients
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and atoms seen so far."""
+        rows, atoms = self.coefficients.shape
+        return rows, atoms
+
+    def __len__(self) -> int:
+        return len(self.coefficients)
+
+    def __getitem__(self, index: Any) -> Any:
+        rows = self.coefficients[index]
+        return Vector(rows) if rows.ndim == 1 else Stack(rows)
+
+    def __add__(self, other: object) -> Stack:
+        if not isinstance(other, Stack | Vector):
+            return NotImplemented
+        return Stack(_sum(self.coefficients, np.atleast_2d(other.coefficients)))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Stack:
+        return Stack(-self.coefficients)
+
+    def __sub__(self, other: object) -> Stack:
+        return self + (-other) if isinstance(other, Stack | Vector) else NotImplemented
+
+    def __rsub__(self, other: object) -> Stack:
+        return (-self) + other
+
+    def __mul__(self, other: Any) -> Stack:
+        if isinstance(other, _OnlyLinear):
+            _refuse("the product of two vectors (*)")
+        factor = np.asarray(other, dtype=float)
+        if factor.ndim and factor.shape != (len(self), 1):
+            _refuse(f"a product of {len(self)} rows with numbers of shape {factor.shape}")
+        return Stack(factor * self.coefficients)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Stack:
+        if isinstance(other, _OnlyLinear):
+            _refuse("dividing by a vector (/)")
+        return self * (1 / np.asarray(other, dtype=float))
+
+    def __matmul__(self, _: object) -> NoReturn:
+        _refuse("the inner product of vectors (@), and so their norm,")
+
+    def __rmatmul__(self, matrix: ArrayLike) -> Any:
+        """W @ X: every row a combination of the rows; a row of numbers on the left gives one vector."""
+        rows = np.asarray(matrix, dtype=float) @ self.coefficients
+        return Vector(rows) if rows.ndim == 1 else Stack(rows)
+
+    def mean(self, axis: int = 0) -> Vector:
+        """The mean of the rows."""
+        if axis != 0:
+            _refuse(f"a mean over axis {axis}")
+        return Vector(self.coefficients.mean(axis=0))
+
+    def __repr__(self) -> str:
+        return f"Stack({len(self)} rows over {self.coefficients.shape[1]} atoms)"
+
+
+def _sum(a: Array, b: Array) -> Array:
+    """A + b, the shorter one meaning zeros for the atoms it has not seen."""
+    width = max(a.shape[-1], b.shape[-1])
+    return _padded(a, width) + _padded(b, width)
+
+
+def _padded(a: Array, width: int) -> Array:
+    if a.shape[-1] == width:
+        return a
+    out = np.zeros((*a.shape[:-1], width))
+    out[..., : a.shape[-1]] = a
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a method does in its first ``rounds`` rounds, whatever the functions are.
+
+    Atom 0 is x^0. A round that asks for one sum adds one atom, the sum; a round that asks for every gradient adds
+    one a device.
+
+    Parameters
+    ----------
+    asks : a round's points, one row over the atoms, or one row a device.
+    mixes : a round's coefficients c_i, or None when it asked for every gradient.
+    points : ``point(state)`` after 0, 1, ..., ``rounds`` rounds.
+    """
+
+    asks: tuple[Array, ...]
+    mixes: tuple[Array | None, ...]
+    points: tuple[Array, ...]
+
+    @property
+    def rounds(self) -> int:
+        """Rounds traced."""
+        return len(self.asks)
+
+    @property
+    def shared(self) -> bool:
+        """Is there one point for all devices in every round?"""
+        return all(mix is not None for mix in self.mixes) and all(len(point) == 1 for point in self.points)
+
+    def until(self, rounds: int) -> Trace:
+        """The first ``rounds`` rounds: what the method does later cannot matter to them."""
+        atoms = 1 + sum(len(self.asks[k]) if self.mixes[k] is None else 1 for k in range(rounds))
+        return Trace(
+            tuple(a[:, :atoms] for a in self.asks[:rounds]),
+            self.mixes[:rounds],
+            tuple(p[:, :atoms] for p in self.points[: rounds + 1]),
+        )
+
+
+LOOK_AHEAD = 8
+"""Rounds traced at least: a rule that is not linear is refused even if it would not act in the rounds asked about."""
+
+
+def trace(method: Method, devices: Devices, rounds: int) -> Trace:
+    """Run the method's own ``ask`` and ``tell`` on symbolic vectors.
+
+    Raises
+    ------
+    NotLinear : naming the operation, and the method or switch that used it.
+    """
+    try:
+        return _trace(method, devices, max(rounds, LOOK_AHEAD)).until(rounds)
+    except NotLinear as error:
+        raise NotLinear(_explain(method, str(error))) from None
+    except TypeError as error:  # a NumPy function that the symbolic vectors do not take
+        raise NotLinear(_explain(method, f"what it does to vectors ({error}) is not linear")) from error
+
+
+def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
+    n, atoms = len(devices), 1
+    asks: list[Array] = []
+    mixes: list[Array | None] = []
+    state = method.start(Vector([1.0]), devices)
+    points = [_rows(method.point(state))]
+    for _ in range(rounds):
+        ask = method.ask(state)
+        if ask.local is not None:
+            raise NotLinear(f"its {ask.local.steps} local steps between two rounds are not followed here")
+        asks.append(_rows(ask.x))
+        if ask.mix is None:
+            mixes.append(None)
+            fresh = np.zeros((n, atoms + n))
+            fresh[:, atoms:] = np.eye(n)
+            answer = Answer(value=LossValue(), gradients=Stack(fresh))  # type: ignore[arg-type]
+            atoms += n
+        else:
+            mixes.append(_checked_mix(ask.mix, n))
+            answer = Answer(sum=Vector(np.eye(atoms + 1)[atoms]), value=LossValue())  # type: ignore[arg-type]
+            atoms += 1
+        state = method.tell(state, answer)
+        points.append(_rows(method.point(state)))
+    return Trace(tuple(_padded(a, atoms) for a in asks), tuple(mixes), tuple(_padded(p, atoms) for p in points))
+
+
+def _rows(x: Any) -> Array:
+    if isinstance(x, Vector | Stack):
+        return np.atleast_2d(x.coefficients)
+    if isinstance(x, Sequence) and x and all(isinstance(row, Vector) for row in x):
+        width = max(len(row.coefficients) for row in x)
+        return np.stack([_padded(row.coefficients, width) for row in x])
+    raise NotLinear(f"handing back {type(x).__name__} where a vector is expected is not linear")
+
+
+def _checked_mix(mix: ArrayLike, devices: int) -> Array:
+    row = np.asarray(mix, dtype=float)
+    if row.shape != (devices,) or not np.isfinite(row).all():
+        raise InvalidInput(f"an ask's mix must be {devices} finite numbers, got {row!r}")
+    return row
+
+
+def _explain(method: Method, what: str) -> str:
+    switch = getattr(method, "switch", None)
+    who = f"{method!r}" if switch is None else f"{type(method).__name__} with the switch {switch!r}"
+    cure = "" if switch is None else " Use At(k) or Never() as the switch."
+    return (
+        f"{who} has no exact worst case: {what}. A method can be analysed when it only adds and scales vectors.{cure}"
+    )

@@ -1,0 +1,106 @@
+"""Logistic regression, for two classes and for more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from ownstep.problems.linear.model import LinearModel
+from ownstep.support.errors import InvalidInput
+
+Array = NDArray[Any]
+
+
+class BinaryLogistic(LinearModel):
+    """Two classes, b_j = -1 or +1.
+
+        f_i(x) = (1/n_i) sum_j log(1 + exp(-b_j a_j^T x)) + mu/2 ||x||^2
+
+    The smaller of the two labels counts as -1. Stable for any |z|: no exponential of a positive number is
+    ever taken. Parameters are those of :class:`~ownstep.problems.linear.model.LinearModel`.
+    """
+
+    curvature = 0.25
+    curvature_kind = "exact"  # reached at x = 0, by every row at once
+
+    def _prepare(self, A: Any, y: Array) -> tuple[Any, Array]:
+        self.classes = _classes(y)
+        if len(self.classes) != 2:
+            raise InvalidInput(f"binary logistic regression needs two classes, got {len(self.classes)}")
+        sign = np.where(y == self.classes[1], 1.0, -1.0).astype(A.dtype)
+        # b_j is folded into the rows: A x is then the margin itself.
+        signed = sp.csr_array(sp.diags_array(sign, dtype=A.dtype) @ A) if sp.issparse(A) else A * sign[:, None]
+        return signed, sign
+
+    def samples(self, device: int) -> tuple[Any, Array]:
+        """(rows, labels -1 and +1) of a device, as a problem of its own is made from them."""
+        sign = self._y[self.block(device)]
+        rows = self.rows(device)
+        return (sp.csr_array(sp.diags_array(sign) @ rows) if sp.issparse(rows) else rows * sign[:, None]), sign
+
+    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+        e = np.abs(z)
+        np.exp(np.negative(e, out=e), out=e)
+        loss = np.log1p(e)
+        loss -= np.minimum(z, 0)
+        slope = np.where(z >= 0, e, 1)
+        e += 1
+        slope /= np.negative(e, out=e)
+        return loss, slope
+
+    def _second(self, z: Array, u: Array) -> Array:
+        e = np.exp(-np.abs(z))
+        out: Array = e / (1 + e) ** 2 * u
+        return out
+
+
+class MultinomialLogistic(LinearModel):
+    """C classes with a softmax; x holds a (features, C) table row by row.
+
+        f_i(x) = (1/n_i) sum_j [ log sum_c exp(a_j^T x_c) - a_j^T x_{y_j} ] + mu/2 ||x||^2
+
+    Parameters are those of :class:`~ownstep.problems.linear.model.LinearModel`.
+    """
+
+    curvature = 0.5
+    curvature_kind = "upper bound"  # diag(p) - p p^T <= I/2, with equality only for p = (1/2, 1/2, 0, ...)
+
+    def _prepare(self, A: Any, y: Array) -> tuple[Any, Array]:
+        self.classes = _classes(y)
+        self.outputs = len(self.classes)
+        return A, np.searchsorted(self.classes, y)
+
+    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+        y = self._y[block]
+        at = np.arange(len(y))
+        top = z.max(axis=1)
+        p = np.exp(z - top[:, None])
+        total = p.sum(axis=1)
+        loss = np.log(total) + top - z[at, y]
+        p /= total[:, None]
+        p[at, y] -= 1
+        return loss, p
+
+    def _second(self, z: Array, u: Array) -> Array:
+        p = np.exp(z - z.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        out: Array = p * (u - (p * u).sum(axis=1, keepdims=True))
+        return out
+
+
+def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, **kwargs: Any) -> LinearModel:
+    """:class:`BinaryLogistic` for two classes, :class:`MultinomialLogistic` for more."""
+    model = BinaryLogistic if len(_classes(np.asarray(labels))) == 2 else MultinomialLogistic
+    return model(rows, labels, *args, **kwargs)
+
+
+def _classes(labels: Array) -> Array:
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InvalidInput(f"labels must be finite, got {labels[~np.isfinite(labels)][0]}")
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise InvalidInput(f"classification needs at least two classes, all labels are {classes.tolist()[0]!r}")
+    return classes
