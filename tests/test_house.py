@@ -1,4 +1,4 @@
-"""The house stays in order: small folders, short files, one meaning per name, imports to the left, public names kept."""
+"""The package stays in order: small folders, short files, one meaning per name, imports to the left, names kept."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ SHARED_NAMES = {
 """Modules that share a name because they mean the same thing in two rooms."""
 
 PUBLIC = {
-    "ownstep": """AdGD At BarzilaiBorwein Bernoulli BinaryLogistic Bursts Cohort Comparison DecentralisedGD Devices EXTRA
-        FedAdagrad FedAdam FedAvg FedAvgM FedProx FedYogi GD GradientTracking HeavyBall History ITEM InvalidInput
+    "ownstep": """AdGD At BarzilaiBorwein Bernoulli BinaryLogistic Bursts Cohort Comparison DecentralisedGD Devices
+        EXTRA FedAdagrad FedAdam FedAvg FedAvgM FedProx FedYogi GD GradientTracking HeavyBall History ITEM InvalidInput
         LeastSquares Mixing MultinomialLogistic NIDS Nesterov NesterovRestart Never NormBelow OGM Outages OwnStep
         OwnstepError Plan Plateau Scaffold Shrunk Smoothness Stragglers TimeModel compare data engines load
         logistic_regression measure methods mixing_matrix optimum partition pep plan plots price problems run smoothness
@@ -70,8 +70,8 @@ PUBLIC = {
     "ownstep.cli.choose": "choose_method choose_missing",
     "ownstep.errors": "InvalidInput OwnstepError",
     "ownstep.federate": "init",
-    "ownstep.methods": """AdaptiveOwnStep Answer Ask LocalWork METHODS Method MomentumOwnStep Progress STEPS Schedule Switch
-        Watch alike norm parse_switch""",
+    "ownstep.methods": """AdaptiveOwnStep Answer Ask LocalWork METHODS Method MomentumOwnStep Progress STEPS Schedule
+        Switch Watch alike norm parse_switch""",
     "ownstep.optim": "OwnStepOptimizer",
     "ownstep.partition": "Partition by_eigenvalue by_label by_norm dirichlet given iid shards",
     "ownstep.pep": """Bound Certificate Certified Instance Interpolant LocalLoss METRICS NotLinear Tuned curve
@@ -81,7 +81,8 @@ PUBLIC = {
     "ownstep.problems.models": "cifar_cnn mlp mnist_cnn",
     "ownstep.problems.text": "text_classifier",
     "ownstep.sklearn": "OwnStepClassifier",
-    "ownstep.smoothness": "MEASURES Curvature Kind Region Sampled Smoothness Snapshots along differences exact measure power trace",
+    "ownstep.smoothness": """MEASURES Curvature Kind Region Sampled Smoothness Snapshots along differences exact measure
+        power trace""",
 }  # fmt: skip
 """What people import today: a module may move, but these names stay where they are."""
 
