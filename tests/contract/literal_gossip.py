@@ -76,10 +76,7 @@ def gradient_tracking(method, world):
     X, G = net.x0, net.grad(net.x0)
     Y = net.mix(G) if method.order == "atc" else G
     while True:
-        if method.order == "atc":
-            X = net.mix(minus(X, net.alpha, Y))
-        else:
-            X = minus(net.mix(X), net.alpha, Y)
+        X = net.mix(minus(X, net.alpha, Y)) if method.order == "atc" else minus(net.mix(X), net.alpha, Y)
         yield sum(X) / len(X)
         new = net.grad(X)
         change = [a - b for a, b in zip(new, G, strict=True)]
