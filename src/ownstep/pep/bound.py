@@ -9,42 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ownstep.methods.base import Method
-from ownstep.pep.conditions.assemble import Conditions, conditions
 from ownstep.pep.conditions.classes import check
-from ownstep.pep.conditions.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
-from ownstep.pep.conditions.gram import build
-from ownstep.pep.proof.certificate import Certificate, Proof, certificate, repair, slacks
+from ownstep.pep.proof.certificate import Certificate, Proof, certificate
 from ownstep.pep.proof.certify import Certified, Evidence, certify
-from ownstep.pep.solve.instance import Instance, recover
-from ownstep.pep.solve.polish import polish
-from ownstep.pep.solve.quadratic import worst_quadratic
-from ownstep.pep.solve.sdp import LARGE, Solution, blocks, limits, objective, solve
-from ownstep.pep.trace import symmetry as alike
+from ownstep.pep.search import Search
+from ownstep.pep.solve.instance import Candidate, Instance, carried
 from ownstep.pep.trace.scales import tilt_moves
-from ownstep.pep.trace.symbolic import Trace, trace
+from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError
-
-MARGINS = (1e-9, 2e-9, 6e-9, 2e-8, 1e-7)
-"""How far inside their sets solutions are asked to be; the next one is tried where a proof came out short."""
-
-MOST_SOLVES = 6
-"""Times to come back for more conditions at most; what is still missing then would take hundreds."""
-
-LONG = 60
-"""Rounds from which the core conditions alone are not tried: they are too weak there, and take seconds."""
-
-STEPS = 10
-"""Quadratic programs to polish an instance with, at most."""
-
-LAST = -1
-"""Stands for the last point among the hubs, as its number differs from one K to the next."""
-
-FIRST = 1
-"""The triple at x^0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +46,10 @@ class Bound:
     conditions: int = 0
     size: int = 0
     seconds: float = 0.0
-    _instance: Instance | None = field(default=None, repr=False)
-    _certificate: Certificate | None = field(default=None, repr=False)
     hubs: tuple[int, ...] = field(default=(), repr=False)
     _evidence: Evidence | None = field(default=None, repr=False)
+    _method: Method | None = field(default=None, repr=False)
+    _worst: Candidate | None = field(default=None, repr=False)
 
     @property
     def gap(self) -> float:
@@ -85,15 +60,17 @@ class Bound:
 
     def instance(self) -> Instance:
         """A worst function: points, gradients, values, callables, and the real method's run on it."""
-        if self._instance is None:
+        if self._worst is None or self._method is None or self._evidence is None:
             raise OwnstepError(f"there is no single worst instance: {self.status}")
-        return self._instance
+        asked = self._evidence.asked
+        return carried(self._worst, self._method, asked.devices, self.rounds, self.metric, self._evidence.units)
 
     def certificate(self) -> Certificate:
         """The proof of ``upper``: multipliers by name."""
-        if self._certificate is None:
+        if self._evidence is None:
             raise OwnstepError(f"there is nothing to certify: {self.status}")
-        return self._certificate
+        found = self._evidence
+        return certificate(found.gram, found.rows, found.radii, found.proof, self.metric, found.size, found.units)
 
     def certify(self, path: str | Path | None = None) -> Certified:
         """The proof of ``upper`` in rational numbers, checked exactly; written as json to ``path`` when given one."""
@@ -156,7 +133,8 @@ def worst_case(
     """
     check(rounds, r0, rstar, metric)
     path = trace(method, devices, int(rounds))
-    return _Search(method, devices, path, float(r0), float(rstar), metric, symmetry).run(tolerance, patience)
+    asked = Setting(path, devices, float(r0), float(rstar), metric)
+    return _enclose(method, asked, tolerance, patience, symmetry=symmetry)
 
 
 def curve(
@@ -179,196 +157,67 @@ def curve(
     path = trace(method, devices, int(rounds))
     bounds: list[Bound] = []
     for k in range(int(rounds) + 1):
-        search = _Search(method, devices, path.until(k), float(r0), float(rstar), metric, True)
-        bounds.append(search.run(tolerance, patience, bounds[-1].hubs if bounds else ()))
+        asked = Setting(path.until(k), devices, float(r0), float(rstar), metric)
+        bounds.append(_enclose(method, asked, tolerance, patience, bounds[-1].hubs if bounds else ()))
         if progress is not None:
             progress(k, int(rounds))
     return bounds
 
 
-class _Search:
-    """Solve, check, add the conditions that were broken, until instance and proof meet."""
+def _enclose(
+    method: Method,
+    asked: Setting,
+    tolerance: float,
+    patience: float,
+    hubs: tuple[int, ...] = (),
+    *,
+    symmetry: bool = True,
+) -> Bound:
+    """One worst case: in canonical units, and carried back."""
+    setting, units = canonical(asked)
+    search = Search(setting, symmetry)
+    plain = (asked.metric, asked.path.rounds, asked.r0, asked.rstar)
+    if search.local_optima and math.isinf(asked.rstar):
+        return Bound(math.inf, math.inf, *plain, _without_radius(search))
+    search.prepare()
+    if search.target.size == 0:
+        return Bound(0.0, 0.0, *plain, "zero: the method reaches x* whatever the functions are")
+    hubs = search.run(tolerance, patience, hubs)
+    assert search.best is not None
+    assert search.worst is not None
+    proof, rows = search.best
+    unit = units.metric(asked.metric)
+    return Bound(
+        unit * search.worst.error,
+        unit * proof.bound,
+        *plain,
+        status=_words(search, proof, search.worst, tolerance),
+        solves=search.solves,
+        conditions=len(rows.pairs),
+        size=len(search.gram.columns),
+        seconds=time.perf_counter() - search.began,
+        hubs=hubs,
+        _evidence=Evidence(asked, units, search.gram, rows, search.radii, proof, search.target.size),
+        _method=method,
+        _worst=search.worst,
+    )
 
-    def __init__(
-        self,
-        method: Method,
-        devices: Devices,
-        path: Trace,
-        r0: float,
-        rstar: float,
-        metric: str,
-        symmetry: bool,
-    ) -> None:
-        self.began = time.perf_counter()
-        self.method, self.devices, self.path = method, devices, path
-        self.r0, self.rstar, self.metric = r0, rstar, metric
-        self.local_optima = rstar > 0 and not alike.follows_weights(path, devices)
-        self.groups = alike.groups(path, devices, local_optima=self.local_optima, symmetry=symmetry)
-        self.solves = 0
-        self.best: tuple[Proof, Conditions] | None = None
-        self.worst: Instance | None = None
-        self.margin: int = 0
 
-    def run(self, tolerance: float, patience: float, hubs: tuple[int, ...] = ()) -> Bound:
-        if self.local_optima and math.isinf(self.rstar):
-            return self._without_radius()
-        self.gram = build(
-            self.path,
-            self.groups,
-            self.r0,
-            self.rstar,
-            evaluate_final=self.metric != "distance",
-            local_optima=self.local_optima,
-        )
-        self.target = objective(self.gram, self.metric, self.path.shared)
-        self.radii = limits(self.gram, self.r0, self.rstar)
-        if self.target.size == 0:
-            return self._always_zero()
-        last = self.gram.final_value or self.path.rounds
-        promising = [last, FIRST, *turning_points(self.path)]
-        chosen = [last if h == LAST else h for h in hubs] or [last] * (self.path.rounds > LONG)
-        every = all_pairs(self.gram)
-        pairs = Pairs(core_pairs(self.gram))
-        self.core = len(pairs)
-        for known in chosen:
-            pairs.add(hub_pairs(self.gram, known))
-        for attempt in range(MOST_SOLVES):
-            began = time.perf_counter()
-            try:
-                found = self._solve(conditions(self.gram, pairs.array()))
-            except OwnstepError:
-                if self.best is None:
-                    raise
-                break  # a larger problem that fails takes nothing away from the bound already proved
-            solving = time.perf_counter() - began
-            if attempt == 0 and self._gap() > tolerance:
-                self._replay(worst_quadratic(self.path, self.gram, self.target, self.r0, self.rstar))
-            if chosen and not blocks(self.gram) and self._gap() > tolerance:
-                self._polish(found, tolerance, patience)
-            # more conditions make the next solve longer than this one
-            if self._gap() <= tolerance or time.perf_counter() - self.began + 1.5 * solving > patience:
-                break
-            hub = next((h for h in promising if h not in chosen), worst_point(self.gram, found, chosen))
-            new = [last, FIRST] if not chosen else [] if hub is None else [hub]
-            self.margin *= bool(chosen)  # what the core conditions alone took says nothing about more of them
-            before = len(pairs)
-            for point in new:
-                pairs.add(hub_pairs(self.gram, point))
-            if len(every) <= SMALL or not new:
-                pairs.add(every)
-            if len(pairs) == before:
-                break
-            chosen += new
-        return self._bound(tolerance, tuple(LAST if h == last else h for h in chosen))
+def _words(search: Search, proof: Proof, worst: Candidate, tolerance: float) -> str:
+    """How it went."""
+    gap = search.gap()
+    words = f"enclosed to a relative {gap:.1e}"
+    if gap > tolerance:
+        words += f", short of the {tolerance:g} asked for"
+    return (
+        f"{words}; solver: {search.status}; the proof's slack is positive ({proof.slack:.1e} at least), values "
+        f"cancel after a repair of {proof.repaired:.1e}; the instance meets both radii, gradients at local "
+        f"minimisers below {worst.residual:.1e}"
+    )
 
-    def _polish(self, found: Solution, tolerance: float, patience: float) -> None:
-        """Improve the instance, step by step, until it meets the proof or time is up."""
-        assert self.best is not None
-        proof, rows = self.best
-        slack = slacks(self.gram, rows, self.target, self.radii, proof.limits, proof.multipliers)[0]
-        start = (self.gram, self.target, found, rows, proof, slack)
-        for better in polish(*start, r0=self.r0, rstar=self.rstar, steps=STEPS):
-            self._replay(better)
-            if self._gap() <= tolerance or time.perf_counter() - self.began > patience:
-                break
 
-    def _solve(self, rows: Conditions) -> Solution:
-        """One solve and its check; keeps the best proof and the worst instance."""
-        failure = "it was not called"
-        scaling = len(self.gram.columns) > LARGE or bool(blocks(self.gram))
-        first = max(self.margin - 1, 0)
-        tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10
-        for margin in range(first, len(MARGINS)):
-            self.margin = margin
-            self.solves += 1
-            problem = (self.gram, rows, self.target, self.radii)
-            try:
-                found = solve(*problem, margin=MARGINS[margin], tolerance=tolerance, scaling=scaling or margin > first)
-            except OwnstepError as error:
-                failure = str(error)
-                continue
-            proof = repair(self.gram, rows, self.target, self.radii, found)
-            if proof.slack > 0:
-                break
-            failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {proof.slack:.2g}"
-        else:
-            raise OwnstepError(f"the semidefinite solver failed: {failure}")
-        if self.best is None or proof.bound < self.best[0].bound:
-            self.best = (proof, rows)
-        if self.path.rounds <= LONG or blocks(self.gram):
-            self._replay(found)  # otherwise polishing begins with its few directions that matter
-        self.status = found.status
-        return found
-
-    def _replay(self, found: Solution) -> None:
-        """Recover the instance, run the method on it, keep it if it is the worst so far."""
-        predicted = float(np.sum(self.target.matrix * found.gram) + self.target.values @ found.values)
-        for merge in (True, False):
-            instance = recover(
-                self.method,
-                self.devices,
-                self.gram,
-                found,
-                predicted * self.target.size,
-                rounds=self.path.rounds,
-                r0=self.r0,
-                rstar=self.rstar,
-                metric=self.metric,
-                merge=merge,
-            )
-            if self.worst is None or instance.error > self.worst.error:
-                self.worst = instance
-            if not found.differences or instance.error >= (1 - 1e-6) * instance.predicted:
-                break
-
-    def _gap(self) -> float:
-        assert self.best is not None
-        if self.worst is None:
-            return math.inf
-        upper = self.best[0].bound
-        return (upper - self.worst.error) / upper if upper > 0 else 0.0
-
-    def _bound(self, tolerance: float, hubs: tuple[int, ...]) -> Bound:
-        assert self.best is not None
-        assert self.worst is not None
-        proof, rows = self.best
-        gap = self._gap()
-        words = f"enclosed to a relative {gap:.1e}"
-        if gap > tolerance:
-            words += f", short of the {tolerance:g} asked for"
-        status = (
-            f"{words}; solver: {self.status}; the proof's slack is positive ({proof.slack:.1e} at least), values "
-            f"cancel after a repair of {proof.repaired:.1e}; the instance meets both radii, gradients at local "
-            f"minimisers below {self.worst.residual:.1e}"
-        )
-        size = self.target.size
-        asked = (self.metric, self.r0, self.rstar)
-        evidence = Evidence(self.path, self.devices, self.gram, rows, proof, size, *asked)
-        return Bound(
-            lower=self.worst.error,
-            upper=proof.bound,
-            metric=self.metric,
-            rounds=self.path.rounds,
-            r0=self.r0,
-            rstar=self.rstar,
-            status=status,
-            solves=self.solves,
-            conditions=len(rows.pairs),
-            size=len(self.gram.columns),
-            seconds=time.perf_counter() - self.began,
-            _instance=self.worst,
-            _certificate=certificate(self.gram, rows, self.radii, proof, self.metric, size),
-            hubs=hubs,
-            _evidence=evidence,
-        )
-
-    def _always_zero(self) -> Bound:
-        why = "zero: the method reaches x* whatever the functions are"
-        return Bound(0.0, 0.0, self.metric, self.path.rounds, self.r0, self.rstar, why)
-
-    def _without_radius(self) -> Bound:
-        """No radius around the local minimisers: the tilts s_i may be as large as they like, and so may the error."""
-        if not tilt_moves(self.path, self.groups):
-            raise OwnstepError("no bound is known for rstar=inf where the devices' tilts matter but do not move x^K")
-        why = "unbounded: without a radius around the local minimisers the tilts, and with them the error, grow at will"
-        return Bound(math.inf, math.inf, self.metric, self.path.rounds, self.r0, self.rstar, why)
+def _without_radius(search: Search) -> str:
+    """No radius around the local minimisers: the tilts s_i may be as large as they like, and so may the error."""
+    if not tilt_moves(search.path, search.groups):
+        raise OwnstepError("no bound is known for rstar=inf where the devices' tilts matter but do not move x^K")
+    return "unbounded: without a radius around the local minimisers the tilts, and with them the error, grow at will"

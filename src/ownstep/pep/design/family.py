@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.methods.own.schedule import Schedule
-from ownstep.pep.bound import FIRST
 from ownstep.pep.conditions.assemble import Conditions, conditions, pack
 from ownstep.pep.conditions.cuts import SMALL, Index, Pairs, all_pairs, core_pairs, hub_pairs
 from ownstep.pep.conditions.gram import Gram, build
 from ownstep.pep.design.slopes import Coefficients, coefficients, jacobian, slack_slopes
+from ownstep.pep.search import FIRST
 from ownstep.pep.solve.sdp import Limits, Objective, Solution, limits, objective, solve
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.symmetry import Group

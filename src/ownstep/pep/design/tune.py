@@ -21,6 +21,7 @@ from ownstep.pep.bound import Bound, worst_case
 from ownstep.pep.conditions.classes import check
 from ownstep.pep.design.family import Design, Point, descend, kinds
 from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 
@@ -135,7 +136,11 @@ class _Search:
         patience: float,
         progress: Progress | None,
     ) -> None:
-        self.devices, self.rounds, self.setting = devices, rounds, (rounds, r0, rstar, metric)
+        asked = Setting(trace(GD(), devices, rounds), devices, r0, rstar, metric)
+        small, units = canonical(asked)  # scales are of 1/L_i, so a design is the same in all units
+        self.asked, self.unit = (devices, rounds, r0, rstar, metric), units.metric(metric)
+        self.devices, self.rounds = small.devices, rounds
+        self.setting = (rounds, small.r0, small.rstar, metric)
         self.steps, self.tolerance, self.progress = steps, tolerance, progress
         self.began = time.monotonic()
         self.patience = patience
@@ -161,9 +166,11 @@ class _Search:
         if self.best is None:
             raise OwnstepError("the semidefinite solver failed at every start")
         method, history, start, stopped = self.best
-        bound = worst_case(method, self.devices, *self.setting, patience=LAST_PATIENCE)
+        bound = worst_case(method, *self.asked, patience=LAST_PATIENCE)
         seconds = time.monotonic() - self.began
-        return Tuned(method, bound, what, start, self.starts, history, stopped, self.solves, seconds)
+        history = [self.unit * value for value in history]
+        starts = {name: (self.unit * before, self.unit * after) for name, (before, after) in self.starts.items()}
+        return Tuned(method, bound, what, start, starts, history, stopped, self.solves, seconds)
 
     def _switch(self) -> None:
         """Algorithm 1 as published, with every switch."""
@@ -234,7 +241,8 @@ class _Search:
         def tick(value: float) -> bool:
             self.over = time.monotonic() - self.began > self.patience
             if self.progress is not None:
-                self.progress(min(value, self.best[1][-1] if self.best else np.inf), f"from {name}: {value:.6g}")
+                best = min(value, self.best[1][-1] if self.best else np.inf)
+                self.progress(self.unit * best, f"from {name}: {self.unit * value:.6g}")
             return not self.over
 
         stopped = "interrupted"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ownstep.pep.conditions.assemble import Conditions, unpack
 from ownstep.pep.conditions.gram import Gram
 from ownstep.pep.solve.sdp import Limits, Objective, Solution, blocks
+from ownstep.pep.trace.units import Units
 
 Array = NDArray[np.float64]
 
@@ -90,16 +91,21 @@ def slacks(
     return found
 
 
-def certificate(gram: Gram, rows: Conditions, radii: Limits, proof: Proof, metric: str, size: float) -> Certificate:
+def certificate(
+    gram: Gram, rows: Conditions, radii: Limits, proof: Proof, metric: str, size: float, units: Units
+) -> Certificate:
     """The proof in the user's units and words."""
     named = {}
-    for (c, p, q), factor in zip(rows.pairs, proof.multipliers * size / rows.size, strict=True):
+    whole = size * units.metric(metric)
+    scale = whole / units.metric("value")
+    for (c, p, q), factor in zip(rows.pairs, proof.multipliers * scale / rows.size, strict=True):
         if factor > 0:
             names = gram.triples[c].names
             named[f"{_who(gram, int(c))}: f({names[p]}) >= f({names[q]}) + ..."] = float(factor)
-    contributions = dict(zip(radii.names, map(float, proof.limits * size), strict=True))
-    statement = f"{metric} <= {' + '.join(f'{v:.6g}' for v in contributions.values() if v)} = {proof.bound:.9g}"
-    return Certificate(proof.bound, contributions, named, proof.slack, proof.repaired, statement)
+    contributions = dict(zip(radii.names, map(float, proof.limits * whole), strict=True))
+    bound = proof.bound * units.metric(metric)
+    statement = f"{metric} <= {' + '.join(f'{v:.6g}' for v in contributions.values() if v)} = {bound:.9g}"
+    return Certificate(bound, contributions, named, proof.slack, proof.repaired, statement)
 
 
 def _who(gram: Gram, c: int) -> str:

@@ -23,8 +23,8 @@ from ownstep.pep.conditions.classes import METRICS
 from ownstep.pep.conditions.gram import Gram
 from ownstep.pep.proof.certificate import Proof
 from ownstep.pep.proof.check import check
-from ownstep.pep.trace.symbolic import Trace
-from ownstep.plan import Devices
+from ownstep.pep.solve.sdp import Limits
+from ownstep.pep.trace.units import Setting, Units
 from ownstep.support.errors import OwnstepError
 from ownstep.support.files import write_atomically
 
@@ -34,8 +34,7 @@ SHORT = 10_000
 """A double this close to a fraction of at most this denominator stands for it: 0.333... for 1/3."""
 
 CLOSE = 1e-14
-UNIT = 1e-9
-"""So far a sum of coefficients that make 1 may have been rounded away from it."""
+"""How close, relative to it."""
 
 DIGITS = 2.0**-46
 """Multipliers are rounded to this, relative to what they weigh in the solver's units; it shows in no bound."""
@@ -84,17 +83,22 @@ class Certified:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a floating-point proof consists of, as :func:`certify` takes it."""
+    """What a floating-point proof consists of, as :func:`certify` takes it.
 
-    trace: Trace
-    devices: Devices
+    Parameters
+    ----------
+    asked : the setting in the caller's units; everything else is in canonical ones.
+    units : what these are.
+    size : what the objective was divided by.
+    """
+
+    asked: Setting
+    units: Units
     gram: Gram
     rows: Conditions
+    radii: Limits
     proof: Proof
     size: float
-    metric: str
-    r0: float
-    rstar: float
 
 
 def certify(found: Evidence, lower: float, path: str | Path | None = None) -> Certified:
@@ -104,7 +108,7 @@ def certify(found: Evidence, lower: float, path: str | Path | None = None) -> Ce
     ------
     OwnstepError : when the exact slack is not positive semidefinite; the rounding then used up the solver's margin.
     """
-    if not found.trace.shared:
+    if not found.asked.path.shared:
         raise OwnstepError("only methods with one point for all devices are certified; this one keeps a point for each")
     certificate = exact(found)
     try:
@@ -123,18 +127,22 @@ def certify(found: Evidence, lower: float, path: str | Path | None = None) -> Ce
 
 def exact(found: Evidence) -> dict[str, Any]:
     """The statement, and multipliers for which the values cancel exactly."""
-    gram, rows, r0 = found.gram, found.rows, rational(found.r0)
+    gram, rows, asked = found.gram, found.rows, found.asked
+    r0, rstar = rational(asked.r0), rational(asked.rstar) if gram.local_optima else Fraction(0)
+    whole = Fraction(found.units.metric(asked.metric))  # powers of two: nothing is rounded from canonical units to ours
+    scale = whole / Fraction(found.units.metric("value"))
     statement = _statement(found)
     unit = DIGITS * found.size / max(1.0, float(rows.size.max(initial=1.0)))
     digits = max(math.ceil(-math.log2(unit)), 1)
     multipliers: dict[tuple[int, int, int], Fraction] = {}
     for pair, factor in zip(rows.pairs.tolist(), found.proof.multipliers * found.size / rows.size, strict=True):
-        multipliers[tuple(pair)] = _dyadic(float(factor), digits)
+        multipliers[tuple(pair)] = _dyadic(float(factor), digits) * scale
     _cancel(found, statement, multipliers)
-    heads = [Fraction(float(h)) * rational(found.size) for h in found.proof.limits]
-    tau = _up(heads[0] / r0**2, digits)
-    own = [_up(h / rational(found.rstar) ** 2, digits) for h in heads[1:]]
-    bound = tau * r0**2 + (sum(own) * rational(found.rstar) ** 2 if own else 0)
+    length = Fraction(found.units.length)
+    heads = [Fraction(float(h)) * Fraction(found.size) for h in found.proof.limits]
+    tau = _up(heads[0] / (r0 / length) ** 2, digits) * whole / length**2
+    own = [_up(h / (rstar / length) ** 2, digits) * whole / length**2 for h in heads[1:]]
+    bound = tau * r0**2 + (sum(own) * rstar**2 if own else 0)
     names = [[int(n) if n.isdigit() else n for n in t.names] for t in gram.triples]
     conditions = [[c, names[c][p], names[c][q], str(t)] for (c, p, q), t in sorted(multipliers.items()) if t]
     return {
@@ -147,7 +155,7 @@ def exact(found: Evidence) -> dict[str, Any]:
 
 def _statement(found: Evidence) -> dict[str, Any]:
     """Devices by kind, and the method as what it asks for: rows over x^0 and the sums it was told."""
-    trace, devices = found.trace, found.devices
+    trace, devices = found.asked.path, found.asked.devices
     kinds: list[tuple[int, dict[str, Any]]] = []  # a member of each kind, and its entry
     for group in found.gram.groups:
         alike: dict[tuple[float, float, float], list[int]] = {}
@@ -162,9 +170,9 @@ def _statement(found: Evidence) -> dict[str, Any]:
         rounds.append({"ask": _row(ask[0]), "steps": [_text(mix[i] / devices.weights[i]) for i, _ in kinds]})
     return {
         "devices": [entry for _, entry in kinds],
-        "r0": _text(found.r0),
-        "rstar": "inf" if math.isinf(found.rstar) else _text(found.rstar),
-        "metric": found.metric,
+        "r0": _text(found.asked.r0),
+        "rstar": "inf" if math.isinf(found.asked.rstar) else _text(found.asked.rstar),
+        "metric": found.asked.metric,
         "rounds": rounds,
         "final": _row(trace.points[-1][0]),
     }
@@ -186,7 +194,7 @@ def _cancel(found: Evidence, statement: dict[str, Any], multipliers: dict[tuple[
     for (c, p, q), factor in multipliers.items():
         left[c, q] = left.get((c, q), Fraction(0)) - factor
         left[c, p] = left.get((c, p), Fraction(0)) + factor
-    if found.metric == "value":
+    if found.asked.metric == "value":
         assert gram.final_value is not None
         for c, group in enumerate(gram.groups):
             if not group.quadratic:
@@ -228,8 +236,6 @@ def _text(number: float) -> str:
 
 def _row(row: Array) -> list[str]:
     """A row of fractions, without the zeros at its end: x^0, which every point has once, and the sums told."""
-    if abs(row[0] - 1) > UNIT:
-        raise OwnstepError(f"points must be x^0 plus sums of gradients to be certified; one has x^0 times {row[0]}")
     return ["1", *(_text(a) for a in np.trim_zeros(row[1:], "b"))]
 
 

@@ -19,7 +19,9 @@ from ownstep.methods.base import Answer, Method
 from ownstep.pep.conditions.gram import Gram
 from ownstep.pep.solve.interpolant import Interpolant
 from ownstep.pep.solve.sdp import Solution
+from ownstep.pep.trace.symbolic import Trace
 from ownstep.pep.trace.symmetry import Group
+from ownstep.pep.trace.units import Setting, Units
 from ownstep.plan import Devices
 
 Array = NDArray[np.float64]
@@ -97,23 +99,30 @@ class Instance:
         return next(loss for loss in self.losses if device in loss.members)
 
 
-def recover(
-    method: Method,
-    devices: Devices,
-    gram: Gram,
-    found: Solution,
-    predicted: float,
-    *,
-    rounds: int,
-    r0: float,
-    rstar: float,
-    metric: str,
-    merge: bool = True,
-) -> Instance:
-    """Build the instance behind a solution, scale it into both radii, and run the method on it.
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An instance in canonical units, and what the traced method makes of it.
+
+    Parameters
+    ----------
+    x0, losses : the start, and the distinct local losses.
+    error : the metric reached, in floating point.
+    residual : largest norm of a device's gradient at its own minimiser, which should be zero.
+    """
+
+    x0: Array
+    losses: tuple[LocalLoss, ...]
+    error: float
+    predicted: float
+    residual: float
+
+
+def recover(asked: Setting, gram: Gram, found: Solution, predicted: float, *, merge: bool = True) -> Candidate:
+    """Build the instance behind a solution, scale it into both radii, and run the traced method on it.
 
     With ``merge``, twins whose differences are tiny share one function.
     """
+    devices, r0, rstar = asked.devices, asked.r0, asked.rstar
     differences = [_unless_tiny(block) if merge else block for block in found.differences]
     mean, apart = _factor(found.gram), [_factor(block) for block in differences]
     values = found.values * gram.value_scale
@@ -127,8 +136,44 @@ def recover(
         reach = max(distance for distance, _ in reached)
         factor = min(factor, rstar / reach) if reach > 0 else factor
     x0, losses = _build(devices, gram, values, mean, apart, factor)
+    final = _run(asked.path, x0, losses)
+    return Candidate(x0, losses, _error(final, devices, losses, asked.metric), predicted, residual)
+
+
+def _run(path: Trace, x0: Array, losses: tuple[LocalLoss, ...]) -> Array:
+    """The traced method on real vectors: its last point, or points where every device has one."""
+    atoms = np.zeros((path.points[-1].shape[1], len(x0)))
+    atoms[0], fresh = x0, 1
+    for ask, mix in zip(path.asks, path.mixes, strict=True):
+        x = ask @ atoms
+        for loss in losses:
+            members = list(loss.members)
+            if mix is None:
+                for i in members:
+                    atoms[fresh + i] = loss.gradient(x[i if len(x) > 1 else 0])
+            else:
+                atoms[fresh] += mix[members].sum() * loss.gradient(x[0])
+        fresh += 1 if mix is not None else sum(len(loss.members) for loss in losses)
+    final = path.points[-1] @ atoms
+    return np.asarray(final if len(final) > 1 else final[0])
+
+
+def carried(found: Candidate, method: Method, devices: Devices, rounds: int, metric: str, units: Units) -> Instance:
+    """A candidate in the caller's units, and the *real* method's run on it."""
+    a, b = units.curvature, units.length
+    losses = tuple(
+        LocalLoss(
+            loss.members,
+            loss.shape.carried(a, b, float(devices.mu[loss.members[0]]), float(devices.L[loss.members[0]])),
+            a * b * loss.tilt,
+            None if loss.minimiser is None else b * loss.minimiser,
+        )
+        for loss in found.losses
+    )
+    x0 = b * found.x0
     error, points = replay(method, devices, x0, losses, rounds, metric)
-    return Instance(x0, losses, error, predicted, points, residual, metric)
+    unit = units.metric(metric)
+    return Instance(x0, losses, error, unit * found.predicted, points, a * b * found.residual, metric)
 
 
 def replay(
@@ -145,21 +190,22 @@ def replay(
 
 
 def _answer(ask: Any, devices: Devices, losses: tuple[LocalLoss, ...]) -> Answer:
+    rows = np.zeros((len(devices), np.asarray(ask.x).shape[-1]))
     value = 0.0
-    if ask.mix is None:
-        rows = np.zeros((len(devices), np.asarray(ask.x).shape[-1]))
-        for loss in losses:
+    for loss in losses:
+        if ask.mix is None:
             for i in loss.members:
                 at, rows[i] = loss.both(np.asarray(ask.x[i]))
                 value += devices.weights[i] * at
-        return Answer(value=value, gradients=rows)
-    total = np.zeros(len(ask.x))
-    for loss in losses:
-        index = list(loss.members)
+            continue
         at, gradient = loss.both(ask.x)
+        index = list(loss.members)
+        rows[index] = gradient
         value += devices.weights[index].sum() * at
-        total += np.asarray(ask.mix)[index].sum() * gradient
-    return Answer(sum=total, value=value)
+    if ask.mix is None:
+        return Answer(value=value, gradients=rows)
+    also = None if ask.also is None else np.asarray(ask.also) @ rows
+    return Answer(sum=np.asarray(ask.mix) @ rows, also=also, value=value)
 
 
 def _error(final: Array, devices: Devices, losses: tuple[LocalLoss, ...], metric: str) -> float:

@@ -35,6 +35,11 @@ class Interpolant:
             self._corners = x - v / M
             self._heights = phi - np.einsum("ij,ij->i", v, v) / (2 * M)
 
+    def carried(self, curvature: float, length: float, mu: float, L: float) -> Interpolant:
+        """The same function in other units, those of ``mu`` and ``L``."""
+        a, b = curvature, length
+        return Interpolant(b * self.x, a * b * self.g, a * b**2 * self.f, mu, L)
+
     def __call__(self, y: Array) -> float:
         """f(y)."""
         return self.both(y)[0]
