@@ -187,6 +187,11 @@ def _enclose(
     assert search.worst is not None
     proof, rows = search.best
     unit = units.metric(asked.metric)
+    if not (math.isfinite(search.worst.error) and math.isfinite(proof.bound)):
+        raise OwnstepError(
+            f"no worst case in floating point: it lies between {search.worst.error:g} and {proof.bound:g}; are the "
+            "constants or radii too far apart?"
+        )
     return Bound(
         unit * search.worst.error,
         unit * proof.bound,
