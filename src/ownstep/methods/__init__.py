@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
+from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Sketch, SketchWork, Vector, alike, norm
 from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
 from ownstep.methods.federated.fedprox import FedProx
@@ -22,7 +22,9 @@ from ownstep.methods.pooled.adgd import AdGD
 from ownstep.methods.pooled.barzilai_borwein import BarzilaiBorwein
 from ownstep.methods.pooled.gd import GD
 from ownstep.methods.pooled.item import ITEM
+from ownstep.methods.pooled.lbfgs import LBFGS
 from ownstep.methods.pooled.momentum import HeavyBall, Nesterov
+from ownstep.methods.pooled.newton import Newton
 from ownstep.methods.pooled.ogm import OGM
 from ownstep.methods.pooled.restart import NesterovRestart
 from ownstep.methods.steps import STEPS
@@ -38,6 +40,8 @@ METHODS: dict[str, type] = {
     "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
+    "lbfgs": LBFGS,
+    "newton": Newton,
     "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
@@ -78,6 +82,7 @@ __all__ = [
     "GD",
     "GRAPHS",
     "ITEM",
+    "LBFGS",
     "METHODS",
     "NIDS",
     "OGM",
@@ -104,6 +109,7 @@ __all__ = [
     "Nesterov",
     "NesterovRestart",
     "Never",
+    "Newton",
     "NormBelow",
     "OwnStep",
     "Plateau",
@@ -111,6 +117,8 @@ __all__ = [
     "Scaffold",
     "Schedule",
     "Shrunk",
+    "Sketch",
+    "SketchWork",
     "Switch",
     "Vector",
     "Watch",

@@ -234,7 +234,8 @@ class Loop:
         value, first = self.columns["value"][-1], self.columns["value"][0]
         recovers = getattr(self.method, "constant_free", False)
         gradient_norm = self.columns["gradient_norm"][-1]
-        if not np.isfinite(value):
+        refused = getattr(self.method, "searches", False) and np.isfinite(first) and self.k < rounds
+        if not np.isfinite(value) and not refused:
             self._stop(f"f(x) is {value} at round {self.k}")
         elif value - first > DIVERGED * max(1.0, abs(first)) and not recovers:
             self._stop(
