@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ownstep.methods.base import Answer, Vector
-from ownstep.methods.pooled.pairs import Pairs
-from ownstep.methods.pooled.searched import Searched, SearchedState, begin
+from ownstep.methods.search.pairs import Pairs
+from ownstep.methods.search.searched import Searched, SearchedState, begin
 from ownstep.plan import Devices
 from ownstep.support.checks import whole_number
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ownstep.methods.base import Answer, Ask, Vector
-from ownstep.methods.pooled.searched import Searched, SearchedState, begin
+from ownstep.methods.search.searched import Searched, SearchedState, begin
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy

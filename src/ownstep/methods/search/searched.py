@@ -1,11 +1,11 @@
 """What methods with a line search share: one trial point is one ask, and so one exchange.
 
 Such a method chooses a direction p at the last point kept, x, and searches along x + t p with
-:mod:`ownstep.methods.pooled.wolfe`. Only sums travel: grad f and f at every trial.
+:mod:`ownstep.methods.search.wolfe`. Only sums travel: grad f and f at every trial.
 
-**Absent devices.** Values and slopes of two points can only be compared over the same devices. Once somebody was absent,
-every trial is therefore asked for together with x (``Ask.base``), and a trial is kept when it is low enough for those
-who answered,
+**Absent devices.** Values and slopes of two points can only be compared over the same devices. Once somebody was
+absent, every trial is therefore asked for together with x (``Ask.base``), and a trial is kept when it is low enough for
+those who answered,
 
     f_S(x + t p) <= f_S(x) + 1e-3 t <grad f_S(x), p>,
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ownstep.methods.base import Answer, Ask, Progress, Vector, norm
-from ownstep.methods.pooled.wolfe import DECREASE, MOST, Search
+from ownstep.methods.search.wolfe import DECREASE, MOST, Search
 from ownstep.plan import Devices
 
 
@@ -29,9 +29,9 @@ from ownstep.plan import Devices
 class SearchedState:
     """The trial x, the point it is tried from, grad f there, the direction, and the search.
 
-    ``kept`` counts the points kept; ``plain`` means that p is to be the plain negative gradient, as a search failed;
-    ``stalled`` that rounding allows no further step; ``partial`` that somebody was absent at some time; ``whole`` that
-    everybody was there when the base was evaluated.
+    ``kept`` counts the points kept; ``length`` is how far the last of them lies from the one before; ``plain`` means
+    that p is to be the plain negative gradient, as a search failed; ``stalled`` that rounding allows no further step;
+    ``partial`` that somebody was absent at some time; ``whole`` that everybody was there when the base was evaluated.
     """
 
     x: Vector
@@ -43,6 +43,7 @@ class SearchedState:
     value: float = math.nan
     search: Search = field(default_factory=Search, repr=False)
     kept: int = 0
+    length: float = field(default=1.0, repr=False)
     plain: bool = field(default=False, repr=False)
     stalled: bool = False
     partial: bool = field(default=False, repr=False)
@@ -103,6 +104,8 @@ class Searched(ABC, Generic[State]):
 
     def _keep(self, state: State, answer: Answer, everyone: bool) -> State:
         """Go on from the trial."""
+        if state.kept:
+            state = replace(state, length=norm(state.x - state.base))
         state = replace(state, base=state.x, gradient=answer.sum, value=answer.value, kept=state.kept + 1)
         return self._onward(replace(state, whole=everyone, plain=False), answer.sum)
 
@@ -117,7 +120,7 @@ class Searched(ABC, Generic[State]):
             slope, t = float(p @ gradient), 0.0
         if not slope < 0:
             return replace(state, x=state.base, stalled=True)
-        step = t or 1 / norm(p)
+        step = t or state.length / norm(p)
         search = Search.begin(state.value, slope, step, rounding(state.x) * abs(state.value))
         return self._tried(replace(state, direction=p, search=search))
 

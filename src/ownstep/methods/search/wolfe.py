@@ -83,8 +83,8 @@ class Search:
             return replace(self, done="found" if enough and self.step > 0 else "failed")
         self = replace(self, lifted=self.lifted or (enough and slope >= 0))
         if not self.lifted and value <= self.best.value and not enough:
-            ends = [end.tilted(tilt) for end in (self.best, self.other, trial)]
-            best, other, step, bracketed = _safeguarded(*ends, self.bracketed, self.lower, self.upper)
+            best, other, trial = self.best.tilted(tilt), self.other.tilted(tilt), trial.tilted(tilt)
+            best, other, step, bracketed = _safeguarded(best, other, trial, self.bracketed, self.lower, self.upper)
             best, other = best.tilted(-tilt), other.tilted(-tilt)
         else:
             best, other, step, bracketed = _safeguarded(
