@@ -12,6 +12,7 @@ from ownstep.methods.gossip.dgd import DecentralisedGD, GradientTracking
 from ownstep.methods.gossip.extra import EXTRA, NIDS
 from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
+from ownstep.methods.naming import key_of
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
 from ownstep.methods.own.own_step import OwnStep
@@ -123,6 +124,7 @@ __all__ = [
     "Vector",
     "Watch",
     "alike",
+    "key_of",
     "mixing_matrix",
     "norm",
     "parse_switch",
