@@ -22,7 +22,9 @@ def key_of(method: Any, methods: dict[str, type]) -> str:
     told = {}
     for f in fields(method):
         value = getattr(method, f.name)
-        default = f.default if f.default is not MISSING else f.default_factory() if callable(f.default_factory) else None
+        default = (
+            f.default if f.default is not MISSING else f.default_factory() if callable(f.default_factory) else None
+        )
         if f.init and (f.name in ALWAYS.get(name, ()) or not _same(value, default)):
             told[f.name] = value
     if not told:

@@ -100,7 +100,7 @@ def run(
     if devices is None:
         needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
         devices = describe(problem, needed).devices
-    tuning: dict[str, Any] = {"key": key_of(method, METHODS)}
+    tuning: dict[str, Any] = {}
     if getattr(method, "step", None) == "tuned":
         from ownstep.engines.tuning import tune_step
 
@@ -115,7 +115,7 @@ def run(
             seed=seed,
             progress=progress,
         )
-        method, tuning = tuned.method, tuning | {"tuning": tuned.to_dict()}
+        method, tuning = tuned.method, {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
     start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
@@ -183,7 +183,7 @@ class Loop:
         }
         self.fingerprint = self.settings | {"data": digest(devices.weights, devices.L, x0)}
         self.fingerprint |= {"setting": getattr(problem, "settings", None)}
-        self.settings |= extra | getattr(problem, "settings", {})
+        self.settings |= {"key": key_of(method, METHODS)} | extra | getattr(problem, "settings", {})
 
     def evaluate(self) -> None:
         """Ask, evaluate, and record what the round sees; nothing moves yet."""

@@ -18,7 +18,7 @@ from ownstep import plots
 from ownstep.data import load
 from ownstep.engines import Bernoulli, baselines, beyond, compare, describe
 from ownstep.engines import run as run_method
-from ownstep.methods import GD, ITEM, AdGD, At, BarzilaiBorwein, Method, Nesterov, OwnStep
+from ownstep.methods import GD, ITEM, LBFGS, AdGD, At, BarzilaiBorwein, Method, Nesterov, OwnStep
 from ownstep.paper.machinery.neural import WORTHWHILE
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, LinearModel, logistic_regression, optimum
