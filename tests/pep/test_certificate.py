@@ -25,7 +25,7 @@ def test_the_identity_behind_the_bound(metric: str, counts: tuple[int, int]) -> 
     devices = pep.repeated([0.4, 3.0], 0.1, counts)
     search = Search(Setting(trace(OwnStep(At(2)), devices, 4), devices, 2.0, 0.5, metric))
     search.prepare()
-    search.run(1e-5, 8.0)
+    search.run(1e-5)
     proof, rows = search.best
     rng = np.random.default_rng(0)
     n = len(search.gram.columns)
@@ -89,7 +89,7 @@ def test_leaving_conditions_out_only_raises_the_maximum() -> None:
     devices = Devices.uniform([1 / 3, 3], 0.1)
     search = Search(Setting(trace(OwnStep(At(3)), devices, 6), devices, 1.0, 0.3, "value"))
     search.prepare()
-    search.run(1e-5, 8.0)
+    search.run(1e-5)
     core, every = (assemble.conditions(search.gram, p(search.gram)) for p in (cuts.core_pairs, cuts.all_pairs))
     best = search.best[0].bound
     for rows in (core, every):

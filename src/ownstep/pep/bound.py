@@ -12,14 +12,15 @@ from typing import Any
 from ownstep.methods.base import Method
 from ownstep.pep.conditions.classes import check
 from ownstep.pep.proof.certificate import Certificate, Proof, certificate
-from ownstep.pep.proof.certify import Certified, Evidence, certify
+from ownstep.pep.proof.certify import Certified, Evidence, called, certify
 from ownstep.pep.search import Search
-from ownstep.pep.solve.instance import Candidate, Instance, carried
+from ownstep.pep.solve.instance import Instance, carried
+from ownstep.pep.solve.parts import Candidate
 from ownstep.pep.trace.scales import tilt_moves
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
-from ownstep.support.errors import OwnstepError
+from ownstep.support.errors import InternalError, InvalidInput, OwnstepError
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,8 @@ def worst_case(
     *,
     tolerance: float = 1e-5,
     symmetry: bool = True,
-    patience: float = 15.0,
+    effort: float = 1.0,
+    patience: float | None = None,
 ) -> Bound:
     """The largest error ``method`` can make in ``rounds`` rounds, over all functions of the devices' classes.
 
@@ -124,17 +126,20 @@ def worst_case(
     metric : ``"value"``, ``"distance"`` or ``"gradient"``: see :data:`ownstep.pep.METRICS`.
     tolerance : relative width of the enclosure to stop at.
     symmetry : False keeps every device apart, for checking.
-    patience : seconds after which no further solve is begun to narrow the enclosure.
+    effort : how much work may go into narrowing the enclosure; 0 makes the first solve alone. It counts work, not
+        seconds: the answer is the same on a busy machine.
+    patience : seconds after which to end with what is proved, even within a solve; None waits.
 
     Raises
     ------
     InvalidInput : for arguments out of range, or a method that is not linear; before anything is solved.
-    OwnstepError : when the solver fails.
+    OwnstepError : when the solver fails, or nothing is proved before patience ends.
     """
     check(rounds, r0, rstar, metric)
+    check_effort(effort, patience)
     path = trace(method, devices, int(rounds))
     asked = Setting(path, devices, float(r0), float(rstar), metric)
-    return _enclose(method, asked, tolerance, patience, symmetry=symmetry)
+    return _enclose(method, asked, tolerance, effort, patience, symmetry=symmetry)
 
 
 def curve(
@@ -146,29 +151,41 @@ def curve(
     metric: str = "value",
     *,
     tolerance: float = 1e-5,
-    patience: float = 15.0,
+    effort: float = 1.0,
+    patience: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Bound]:
     """Worst cases after K = 0, 1, ..., ``rounds`` rounds.
 
-    The method is traced once, and each K starts from the interpolation conditions the one before it needed.
+    The method is traced once, and each K starts from the interpolation conditions the one before it needed; ``effort``
+    and ``patience`` are those of each K.
     """
     check(rounds, r0, rstar, metric)
+    check_effort(effort, patience)
     path = trace(method, devices, int(rounds))
     bounds: list[Bound] = []
     for k in range(int(rounds) + 1):
         asked = Setting(path.until(k), devices, float(r0), float(rstar), metric)
-        bounds.append(_enclose(method, asked, tolerance, patience, bounds[-1].hubs if bounds else ()))
+        bounds.append(_enclose(method, asked, tolerance, effort, patience, bounds[-1].hubs if bounds else ()))
         if progress is not None:
             progress(k, int(rounds))
     return bounds
+
+
+def check_effort(effort: float, patience: float | None) -> None:
+    """Refuse what cannot be meant."""
+    if not (math.isfinite(effort) and effort >= 0):
+        raise InvalidInput(f"effort must be a finite number of at least 0, got {effort!r}")
+    if patience is not None and not patience >= 0:
+        raise InvalidInput(f"patience must be a number of seconds of at least 0, or None, got {patience!r}")
 
 
 def _enclose(
     method: Method,
     asked: Setting,
     tolerance: float,
-    patience: float,
+    effort: float,
+    patience: float | None,
     hubs: tuple[int, ...] = (),
     *,
     symmetry: bool = True,
@@ -182,42 +199,42 @@ def _enclose(
     search.prepare()
     if search.target.size == 0:
         return Bound(0.0, 0.0, *plain, "zero: the method reaches x* whatever the functions are")
-    hubs = search.run(tolerance, patience, hubs)
+    hubs = search.run(tolerance, effort, patience, hubs)
     assert search.best is not None
-    assert search.worst is not None
     proof, rows = search.best
     unit = units.metric(asked.metric)
-    if not (math.isfinite(search.worst.error) and math.isfinite(proof.bound)):
-        raise OwnstepError(
-            f"no worst case in floating point: it lies between {search.worst.error:g} and {proof.bound:g}; are the "
-            "constants or radii too far apart?"
-        )
+    lower, upper = unit * search.lower, unit * proof.bound
+    if not math.isfinite(upper):
+        raise OwnstepError(f"no worst case in floating point: the bound is {upper:g}; are constants too far apart?")
+    if lower > upper:
+        raise InternalError(f"an instance errs by {lower!r} and a proof says at most {upper!r}")
     return Bound(
-        unit * search.worst.error,
-        unit * proof.bound,
+        lower,
+        upper,
         *plain,
-        status=_words(search, proof, search.worst, tolerance),
+        status=_words(search, proof, tolerance),
         solves=search.solves,
         conditions=len(rows.pairs),
         size=len(search.gram.columns),
         seconds=time.perf_counter() - search.began,
         hubs=hubs,
-        _evidence=Evidence(asked, units, search.gram, rows, search.radii, proof, search.target.size),
+        _evidence=Evidence(called(method), asked, units, search.gram, rows, search.radii, proof, search.target.size),
         _method=method,
         _worst=search.worst,
     )
 
 
-def _words(search: Search, proof: Proof, worst: Candidate, tolerance: float) -> str:
+def _words(search: Search, proof: Proof, tolerance: float) -> str:
     """How it went."""
     gap = search.gap()
     words = f"enclosed to a relative {gap:.1e}"
     if gap > tolerance:
         words += f", short of the {tolerance:g} asked for"
+    if search.worst is None:
+        words = "the lower end is withdrawn: no instance found survives exact arithmetic; the upper end stands"
     return (
         f"{words}; solver: {search.status}; the proof's slack is positive ({proof.slack:.1e} at least), values "
-        f"cancel after a repair of {proof.repaired:.1e}; the instance meets both radii, gradients at local "
-        f"minimisers below {worst.residual:.1e}"
+        f"cancel after a repair of {proof.repaired:.1e}; the instance is checked in exact arithmetic"
     )
 
 

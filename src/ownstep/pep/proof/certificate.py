@@ -25,6 +25,9 @@ from ownstep.pep.trace.units import Units
 
 Array = NDArray[np.float64]
 
+ROUNDING = 2.0**-46
+"""Sums of up to a hundred rounded terms are off by less than this fraction of what is added up."""
+
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -68,9 +71,26 @@ def repair(gram: Gram, rows: Conditions, target: Objective, radii: Limits, found
     limits, multipliers = np.maximum(found.limits, 0.0), np.maximum(found.multipliers, 0.0)
     left = target.values - rows.values.T @ multipliers
     multipliers = _cancel(gram, rows, multipliers, left)
-    slack = min((_smallest(m) for m in slacks(gram, rows, target, radii, limits, multipliers)), default=0.0)
-    bound = float(limits.sum()) * target.size
+    made = slacks(gram, rows, target, radii, limits, multipliers)
+    sizes = _sizes(gram, rows, target, radii, limits, multipliers)
+    slack = min((_smallest(m) - ROUNDING * size for m, size in zip(made, sizes, strict=True)), default=0.0)
+    bound = float(limits.sum()) * target.size * (1 + ROUNDING)
     return Proof(bound, limits, multipliers, slack, float(np.abs(left).max(initial=0)))
+
+
+def _sizes(
+    gram: Gram, rows: Conditions, target: Objective, radii: Limits, limits: Array, multipliers: Array
+) -> list[float]:
+    """Norms of the blocks had nothing cancelled in them: so much, times a rounding, may their sums be off."""
+    mean = abs(rows.mean).T @ multipliers
+    total = float(np.linalg.norm(mean)) + float(np.linalg.norm(target.matrix))
+    total += sum(factor * float(np.linalg.norm(m)) for factor, m in zip(limits, radii.mean, strict=True))
+    found = [total]
+    for position, c in enumerate(blocks(gram)):
+        size = float(np.linalg.norm(abs(rows.differences[position]).T @ multipliers))
+        ends = zip(limits, (matrices[c] for matrices in radii.differences), strict=True)
+        found.append(size + sum(factor * float(np.linalg.norm(m)) for factor, m in ends if m is not None))
+    return found
 
 
 def slacks(
