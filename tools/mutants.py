@@ -151,7 +151,5 @@ def _statement(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST | str, str]]:
         yield node.test, f"not ({ast.unparse(node.test)})", "condition turned round"
     if isinstance(node, ast.If):
         yield node.test, "False", "a check that never fires"
-    elif isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        yield node, "pass", "statement left out"
-    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript):
+    elif isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript)):
         yield node, "pass", "statement left out"

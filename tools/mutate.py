@@ -18,9 +18,7 @@ import os
 import platform
 import queue
 import random
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -36,7 +34,6 @@ from mutants import Mutant, mutants
 
 ROOT = Path(__file__).parent.parent
 CONFIG = tomllib.loads((ROOT / "tools" / "mutation.toml").read_text())
-MEMORY = 8 << 30
 
 
 class Copy:
@@ -46,28 +43,32 @@ class Copy:
         self.folder = Path(tempfile.mkdtemp(prefix="mutants-"))
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
             archive.extractall(self.folder, filter="data")
-        self.environment = os.environ | {
+        environment = os.environ | {
             "PYTHONPATH": str(self.folder / "src"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
             "FLWR_TELEMETRY_ENABLED": "0", "PYTHONHASHSEED": "0",
         }  # fmt: skip
+        self.runner: Any = subprocess.Popen(
+            [sys.executable, str(ROOT / "tools" / "zygote.py")], cwd=self.folder, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
 
     def tests(self, names: list[str], limit: float) -> tuple[bool, str, float]:
         """(do they pass, the first that does not, seconds)."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", *names]
         began = time.monotonic()
-        process = subprocess.Popen(
-            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
-        )  # fmt: skip
-        try:
-            out, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return False, f"no end within {limit:.0f} s", time.monotonic() - began
-        red = [line for line in out.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        why = red[0].split(" - ")[0] if red else out.strip().splitlines()[-1] if out.strip() else "crashed"
-        return process.returncode == 0, why, time.monotonic() - began
+        print(json.dumps({"tests": names, "limit": limit}), file=self.runner.stdin, flush=True)
+        answer = json.loads(self.runner.stdout.readline())
+        took, lines = time.monotonic() - began, answer["out"].strip().splitlines()
+        if answer["code"] is None:
+            return False, f"no end within {limit:.0f} s", took
+        red = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+        why = red[0].split(" - ")[0] if red else lines[-1] if lines else "crashed"
+        return answer["code"] == 0, why, took
+
+    def close(self) -> None:
+        """End the runner and remove the folder."""
+        self.runner.stdin.close()
+        self.runner.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def write(self, module: str, source: bytes) -> None:
         """Put a module's text in place, and drop what Python had compiled of it."""
@@ -78,7 +79,7 @@ class Copy:
 
 
 def relevant(module: str) -> list[str]:
-    """The tests of a module: those of the longest prefix of its path that the table has."""
+    """The tests of a module, to be run one after the other: those of the longest prefix that the table has."""
     best = max((prefix for prefix in CONFIG["tests"] if module.startswith(prefix)), key=len)
     return list(CONFIG["tests"][best])
 
@@ -128,20 +129,19 @@ def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]
     rows: list[dict[str, Any]] = [{} for _ in chosen]
     for item in enumerate(chosen):
         work.put(item)
-    clean: dict[tuple[str, ...], float] = {}
+    clean: dict[str, float] = {}
     lock = threading.Lock()
 
-    def limit(copy: Copy, names: list[str]) -> float:
-        """Seconds that these tests may take: they are run without a mistake first, and have to pass."""
-        key = tuple(names)
+    def limit(copy: Copy, name: str) -> float:
+        """Seconds that a test may take: it is run without a mistake first, and has to pass."""
         with lock:
-            if key not in clean:
-                good, why, seconds = copy.tests(names, 600)
+            if name not in clean:
+                good, why, seconds = copy.tests(name.split(), 600)
                 if not good:
                     os.write(2, f"red without any mistake: {why}\n".encode())
                     os._exit(1)
-                clean[key] = seconds
-        return 3 * clean[key] + 15
+                clean[name] = seconds
+        return 4 * clean[name] + 10
 
     def worker() -> None:
         copy = Copy(files)
@@ -152,9 +152,14 @@ def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]
                 except queue.Empty:
                     return
                 names, source = relevant(mutant.module), source_of(mutant.module)
-                seconds = limit(copy, names)
+                limits = [limit(copy, name) for name in names]
                 copy.write(mutant.module, mutant.apply(source))
-                passed, why, took = copy.tests(names, seconds)
+                took = 0.0
+                for name, most in zip(names, limits, strict=True):
+                    passed, why, seconds = copy.tests(name.split(), most)
+                    took += seconds
+                    if not passed:
+                        break
                 copy.write(mutant.module, source)
                 reason = equivalent(mutant) if passed else None
                 rows[at] = {
@@ -169,7 +174,7 @@ def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]
                         flush=True,
                     )
         finally:
-            shutil.rmtree(copy.folder, ignore_errors=True)
+            copy.close()
 
     threads = [threading.Thread(target=worker) for _ in range(jobs)]
     for thread in threads:
