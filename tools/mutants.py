@@ -1,7 +1,7 @@
 """Small mistakes of the kind people make, one at a time, in Python source: what ``tools/mutate.py`` plants.
 
-A mutant replaces one expression or statement by a wrong one. Left alone are docstrings, annotations, messages of errors,
-and keywords that change no result (``repr``, ``strict``, ``stacklevel``).
+A mutant replaces one expression or statement by a wrong one. Left alone are docstrings, annotations, messages of
+errors, and keywords that change no result (``repr``, ``strict``, ``stacklevel``).
 """
 
 from __future__ import annotations
@@ -151,5 +151,7 @@ def _statement(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST | str, str]]:
         yield node.test, f"not ({ast.unparse(node.test)})", "condition turned round"
     if isinstance(node, ast.If):
         yield node.test, "False", "a check that never fires"
-    elif isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript)):
+    stored = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript)
+    called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    if stored or called or isinstance(node, ast.AugAssign):
         yield node, "pass", "statement left out"

@@ -15,12 +15,28 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 
-LIBRARIES = (
-    "numpy", "scipy.sparse.linalg", "scipy.optimize", "scipy.special", "scipy.stats", "sklearn.datasets", "sklearn.linear_model",
-    "hypothesis", "hypothesis.strategies", "pytest", "matplotlib.figure", "clarabel", "pandas", "typer.testing", "rich.progress",
-    "torch", "torch.func", "torch.nn.functional", "transformers",
-)  # fmt: skip
+LIBRARIES = [
+    "numpy",
+    "scipy.sparse.linalg",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+    "sklearn.datasets",
+    "sklearn.linear_model",
+    "pytest",
+    "hypothesis.strategies",
+    "matplotlib.figure",
+    "clarabel",
+    "pandas",
+    "typer.testing",
+    "rich.progress",
+    "torch",
+    "torch.func",
+    "transformers",
+]
+QUIET = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
 MEMORY = 12 << 30
 
 
@@ -38,9 +54,12 @@ def run(tests: list[str], limit: float) -> tuple[int | None, str]:
             try:
                 import pytest
 
-                code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", *tests]))
+                code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", *QUIET, *tests]))
+            except BaseException:
+                traceback.print_exc()
             finally:
                 sys.stdout.flush()
+                sys.stderr.flush()
                 os._exit(code)
         end, code = time.monotonic() + limit, None
         while time.monotonic() < end:
