@@ -33,6 +33,7 @@ from typing import Any
 from mutants import Mutant, mutants
 
 ROOT = Path(__file__).parent.parent
+COMMIT = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
 CONFIG = tomllib.loads((ROOT / "tools" / "mutation.toml").read_text())
 
 
@@ -85,12 +86,14 @@ def relevant(module: str) -> list[str]:
 
 
 def source_of(module: str) -> bytes:
-    return subprocess.check_output(["git", "show", f"HEAD:src/ownstep/{module}"], cwd=ROOT)
+    return subprocess.check_output(["git", "show", f"{COMMIT}:src/ownstep/{module}"], cwd=ROOT)
 
 
 def modules() -> list[str]:
     """Those of the table, under the prefixes it names."""
-    listed = subprocess.check_output(["git", "ls-files", "src/ownstep"], cwd=ROOT, text=True).split()
+    listed = subprocess.check_output(
+        ["git", "ls-tree", "-r", "--name-only", COMMIT, "src/ownstep"], cwd=ROOT, text=True
+    ).split()
     names = [name.removeprefix("src/ownstep/") for name in listed if name.endswith(".py")]
     wanted, without = tuple(CONFIG["modules"]), tuple(CONFIG["without"])
     return [n for n in names if n.startswith(wanted) and not n.startswith(without)]
@@ -124,7 +127,7 @@ def equivalent(mutant: Mutant) -> str | None:
 
 def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]]:
     """One row per mutant: noticed or not, by which test, in how many seconds."""
-    files = subprocess.check_output(["git", "archive", "HEAD"], cwd=ROOT)
+    files = subprocess.check_output(["git", "archive", COMMIT], cwd=ROOT)
     work: queue.Queue[tuple[int, Mutant]] = queue.Queue()
     rows: list[dict[str, Any]] = [{} for _ in chosen]
     for item in enumerate(chosen):
@@ -245,9 +248,9 @@ def main() -> None:
     rows = try_all([*sample, *whole, *hand], options.jobs, options.quiet)
     drawn, every, known = rows[: len(sample)], rows[len(sample) : -len(hand) or None], rows[len(rows) - len(hand) :]
     found = score(drawn)
-    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
+
     record = {
-        "commit": commit, "seed": options.seed, "jobs": options.jobs, "minutes": round((time.time() - began) / 60, 1),
+        "commit": COMMIT, "seed": options.seed, "jobs": options.jobs, "minutes": round((time.time() - began) / 60, 1),
         "python": platform.python_version(), "machine": platform.machine(), "possible": len(pool),
         "sample": found, "by room": {k: v for k, v in rooms(drawn).items() if v["mutants"]},
         "whole": {name: score([r for r in every if r["module"] == name]) for name in CONFIG["whole"]},
