@@ -13,19 +13,6 @@ from ownstep import data
 from ownstep.support import lazy
 
 ROOT = Path(__file__).parent.parent
-ROOMS = (
-    "data",
-    "partition",
-    "problems",
-    "smoothness",
-    "plan",
-    "methods",
-    "engines",
-    "history",
-    "pep",
-    "paper",
-    "report",
-)
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -56,19 +43,6 @@ def test_every_public_name_is_there():
 @pytest.mark.parametrize("module", [ownstep, data, lazy])
 def test_examples_in_docstrings(module):
     assert doctest.testmod(module).failed == 0
-
-
-def test_rooms_import_only_from_rooms_to_their_left():
-    """data -> partition -> problems -> smoothness -> plan -> methods -> history -> engines -> paper."""
-    order = {room: i for i, room in enumerate(ROOMS)}
-    order["history"] = order["engines"] - 0.5
-    for path in (ROOT / "src/ownstep").rglob("*.py"):
-        room = path.relative_to(ROOT / "src/ownstep").parts[0].removesuffix(".py")
-        if room not in order:
-            continue
-        for imported in re.findall(r"^\s*from ownstep\.(\w+)", path.read_text(), re.MULTILINE):
-            if imported in order:
-                assert order[imported] <= order[room], f"{path.name} ({room}) imports from {imported}, to its right"
 
 
 def code_blocks(path: Path) -> list[str]:

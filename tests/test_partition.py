@@ -125,7 +125,7 @@ def test_dirichlet_with_many_devices_draws_once_and_says_what_it_repaired(monkey
         (lambda: partition.given([0, 2]), "device 1 of 3 holds no sample"),
         (lambda: partition.given([0, -1]), "start at 0, got -1"),
         (lambda: partition.given([0.5, 1.0]), "whole numbers, got dtype float64"),
-        (lambda: partition.given([]), "one device index a sample"),
+        (lambda: partition.given([]), "one device index per sample"),
         (lambda: partition.make("by_nrom", np.eye(2), [0, 1]), "Did you mean 'by_norm'"),
         (lambda: Partition(np.array([0, 1]), names=("a",)), "1 names for 2 devices"),
     ],

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from ownstep.cli.common import Json, Seed, console, emit
+from ownstep.cli.plain import App
 from ownstep.data import fetch, names
 from ownstep.data.sources import SOURCES
 from ownstep.support.errors import unknown_name
@@ -20,7 +21,7 @@ BUNDLED = {
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Datasets: list them, fetch them, say where they are.", no_args_is_help=True)
+    group = App(help="Datasets: list them, fetch them, say where they are.", no_args_is_help=True)
     group.command("list")(list_)
     group.command("fetch")(fetch_)
     group.command()(where)

@@ -34,7 +34,8 @@ from ownstep.history import History
 from ownstep.methods import METHODS
 from ownstep.plan import Plan
 from ownstep.problems import optimum
-from ownstep.support.errors import InvalidInput
+from ownstep.support.checks import number
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 Rounds = Annotated[int, typer.Option(help="How many rounds at most.")]
 Participation = Annotated[
@@ -110,9 +111,14 @@ def run_(
     """Run one method and say how far it got.
 
     Example: ownstep run breast_cancer --method own_step --partition by_norm --devices 2 --rounds 500
+
     On a cluster: torchrun --nproc-per-node 2 -m ownstep run breast_cancer --devices 2 --rounds 500
     """
     engine = choose_engine(engine)
+    if deadline is not None:
+        number("--deadline", deadline, above=0)
+        if engine != "cluster":
+            raise InvalidInput(f"--deadline {deadline:g} is for --engine cluster: here nobody is waited for")
     options = {
         "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
         "server_step": server_step, "local_steps": local_steps, "momentum": momentum, "secant": secant,
@@ -142,6 +148,8 @@ def run_(
         _tell(method, data, history, made, best, found, mu, out, as_json)
     if history.stopped.startswith("interrupted"):
         raise KeyboardInterrupt
+    if history.failed:
+        raise OwnstepError(history.stopped)
 
 
 def _tell(
@@ -175,7 +183,7 @@ def compare_(
     partition: Split = "by_norm",
     devices: Count = None,
     rounds: Rounds = 5000,
-    mu: Mu = 1e-3,
+    mu: Mu = 1e-2,
     smoothness: Measure = "exact",
     alpha: Alpha = 0.1,
     rows: Rows = None,
@@ -188,7 +196,7 @@ def compare_(
     """Race Algorithm 1 and its extensions against gradient descent in all its forms, on rounds and on wall-clock.
 
     GD at 1/L-bar, 1/L, the matched and the tuned step; Nesterov with and without restart; ITEM; Barzilai-Borwein; AdGD;
-    and, where nobody is absent, L-BFGS.
+    and L-BFGS.
 
     Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
     """
@@ -198,7 +206,6 @@ def compare_(
     problem, split = build(data, partition, devices, mu, seed, alpha, rows)
     comparison = compare(
         problem, baselines() | beyond(), rounds, smoothness=smoothness, participation=present, seed=seed,
-        lbfgs=present is None,
         checkpoint=None if out is None else out / "checkpoints",
     )  # fmt: skip
     title = f"{data}, {split.rule}"

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.methods.base import Answer, Ask, Progress, Vector
+from ownstep.methods.own.forms import check, form
 from ownstep.methods.own.plateau import Plateau
 from ownstep.methods.own.switch import Switch, Watch
-from ownstep.methods.own.variants import check, variant
 from ownstep.plan import Devices
 
 
@@ -57,7 +57,7 @@ class OwnStep:
 
     def __new__(cls, *_: Any, smoothness: str = "given", momentum: str | None = None, **__: Any) -> OwnStep:
         """The class that does what was asked for."""
-        return super().__new__((variant(smoothness, momentum) or cls) if cls is OwnStep else cls)
+        return super().__new__((form(smoothness, momentum) or cls) if cls is OwnStep else cls)
 
     def __post_init__(self) -> None:
         check(self.smoothness, self.momentum)

@@ -1,4 +1,4 @@
-"""Which class answers to ``OwnStep(...)``: Algorithm 1 as printed, or one of its extensions in files of their own."""
+"""The forms of Algorithm 1: ``OwnStep(smoothness=..., momentum=...)`` is the class whose file describes that form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SMOOTHNESS = {"given": "the devices' constants L_i", "adaptive": "curvature that
 MOMENTUM = {"nesterov": "Nesterov's method in both phases", "item": "ITEM in both phases"}
 
 
-def variant(smoothness: str, momentum: str | None) -> type | None:
+def form(smoothness: str, momentum: str | None) -> type | None:
     """The class of an extension; None for Algorithm 1 itself, and for words that :func:`check` refuses."""
     if smoothness == "adaptive":
         from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
