@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import Partition, as_partition
+from ownstep.problems.linear import second_order
 from ownstep.problems.linear.table import DenseTable, SparseTable
 from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
@@ -185,46 +186,6 @@ class LinearModel(ABC):
 
         out: Array = self._table.transposed(curved, self._point(x), self._shaped(v), tail=self._shaped(v).shape[1:])
         return out.ravel() + self._ridge(v)
-
-    def hessian_products(self, x: Array, V: Array, device: int | None = None) -> Array:
-        """Hessians of single devices at x times several vectors each: H_i V for one device, or H_i V_i for all.
-
-        Parameters
-        ----------
-        V : (dim, k), the vectors as columns; (N, dim, k), one such matrix per device, where ``device`` is None.
-        device : whose Hessian; every device's in turn, on every core, by default.
-
-        Returns
-        -------
-        An array of V's shape.
-        """
-        self._point(x)
-        if device is not None:
-            return self._curved(x, V, device)
-        if np.ndim(V) != 3 or len(V) != len(self.counts):
-            raise InvalidInput(f"V must have shape ({len(self.counts)}, {self.dim}, k), got {np.shape(V)}")
-        out = np.empty(V.shape, np.result_type(self.dtype, V))
-
-        def one(i: int) -> None:
-            out[i] = self._curved(x, V[i], i)
-
-        self._table.share_out(one, range(len(out)))
-        return out
-
-    def _curved(self, x: Array, V: Array, device: int) -> Array:
-        """H_i V = A_i^T D_i A_i V / n_i + diag(penalty) V, with D_i the second derivatives at x."""
-        if np.ndim(V) != 2 or len(V) != self.dim:
-            raise InvalidInput(f"V must have shape ({self.dim}, k), got {np.shape(V)}")
-        rows, k = self.rows(device), V.shape[1]
-        z, u = rows @ self._shaped(x), rows @ V.reshape(self.features, -1)
-        if self.outputs == 1:
-            curved = self._second(z, np.ones_like(z))[:, None] * u
-        else:
-            u = u.reshape(len(z), self.outputs, k)
-            curved = np.stack([self._second(z, u[:, :, j]) for j in range(k)], axis=2).reshape(len(z), -1)
-        out: Array = (rows.T @ curved).reshape(self.dim, k) / self.counts[device]
-        out += np.repeat(self._penalty, self.outputs)[:, None] * V
-        return out
 
     def hessian(self, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
         """sum_i c_i (the Hessian of f_i at x), written out: for few coordinates."""
