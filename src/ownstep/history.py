@@ -86,6 +86,11 @@ class History:
         return self.columns["phase"]
 
     @property
+    def failed(self) -> bool:
+        """Did the run end because it diverged or met a number that is not finite?"""
+        return self.stopped.startswith(("diverged", "f(x) is"))
+
+    @property
     def best_round(self) -> int:
         """The k of lowest f(x^k)."""
         return int(np.nanargmin(self.value)) if np.isfinite(self.value).any() else 0

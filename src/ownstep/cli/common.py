@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,11 +13,15 @@ from rich.table import Table
 from ownstep import partition as partitions
 from ownstep.data import Dataset, Reading, load
 from ownstep.engines import Comparison
+from ownstep.history import finite
 from ownstep.partition import Partition
 from ownstep.plan import Plan
 from ownstep.problems import LinearModel, logistic_regression
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput
+
+MOST_COLUMNS = 1000
+"""Characters in a line that no table here needs."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one json document instead of tables.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
@@ -128,12 +132,32 @@ def build(
 
 def emit(data: Any) -> None:
     """Print plain data as json."""
-    typer.echo(json.dumps(data, indent=1))
+    typer.echo(json.dumps(_finite(data), indent=1, allow_nan=False))
+
+
+def _finite(data: Any) -> Any:
+    """Plain data whose infinities and NaNs are null, for which json has no other word."""
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return finite(data)
 
 
 def console() -> Console:
     """Where tables go: the terminal, or plain text when there is none."""
     return Console(soft_wrap=False, highlight=False)
+
+
+def show_table(table: Table, out: Console) -> None:
+    """A table at its full width: a narrow terminal folds the lines, and no number loses a digit."""
+    before = out.width
+    needed = table.__rich_measure__(out, out.options.update(width=MOST_COLUMNS, max_width=MOST_COLUMNS)).maximum
+    try:
+        out.width = max(before, needed)
+        out.print(table)
+    finally:
+        out.width = before
 
 
 def show_plan(plan: Plan, samples: Sequence[int | None], out: Console) -> None:
@@ -149,7 +173,7 @@ def show_plan(plan: Plan, samples: Sequence[int | None], out: Console) -> None:
             devices.names[i], "" if samples[i] is None else f"{samples[i]:,}", f"{devices.weights[i]:.4f}",
             f"{devices.L[i]:.5g}", f"{1 / devices.L[i]:.5g}",
         )  # fmt: skip
-    out.print(table)
+    show_table(table, out)
     true = "not measured" if devices.L_pooled is None else f"{devices.L_pooled:.5g}"
     out.print(f"L-bar {devices.L_bar:.5g}   true L {true}   mean local step {devices.mean_step:.5g}")
     out.print(f"predicted gain {devices.gain:.3f}")
@@ -186,7 +210,7 @@ def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -
             ending += [f"{price['bytes_a_round']:,.0f}", _milliseconds(price["seconds_a_round"])]
         below += [f"{row['method']}: {'; '.join(notes)}"] if notes else []
         table.add_row(row["method"], step, *counts, *ending)
-    out.print(table)
+    show_table(table, out)
     out.print("rounds until (f - f*) / (f(x0) - f*) is at most the value above, and seconds they took", style="dim")
     for line in below:
         out.print(line, style="dim")

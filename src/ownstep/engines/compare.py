@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ownstep.engines.arguments import check_method
 from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local.engine import describe, run
 from ownstep.engines.participation import Participation
@@ -16,7 +17,7 @@ from ownstep.history import History, finite
 from ownstep.methods import GD, ITEM, AdGD, BarzilaiBorwein, Method, Nesterov, NesterovRestart, OwnStep
 from ownstep.plan import Plan
 from ownstep.smoothness import Smoothness
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, unknown_name
 
 if TYPE_CHECKING:
     from ownstep.problems.linear.model import LinearModel
@@ -61,6 +62,8 @@ class Comparison:
 
     def rounds(self, name: str) -> list[int | None]:
         """Rounds the named method took to each tolerance."""
+        if name not in self.histories:
+            raise unknown_name("method of this comparison", name, self.histories)
         return [self.histories[name].rounds_to(t, self.optimum) for t in self.tolerances]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -136,7 +139,11 @@ def compare(
     lbfgs : add a row for scipy's L-BFGS, which needs all data in one place or a line search by messages.
     engine : who runs them, with the arguments of :func:`ownstep.engines.run`.
     """
+    if methods is not None and not isinstance(methods, Mapping):
+        raise InvalidInput(f"compare takes methods by label, such as {{'GD': GD()}}, got {type(methods).__name__}")
     chosen = dict(methods) if methods is not None else baselines()
+    for method in chosen.values():
+        check_method(method)
     if not chosen:
         raise InvalidInput("compare needs at least one method, got none")
     check_labels(chosen)

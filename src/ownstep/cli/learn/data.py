@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Data, Format, Json, Seed, console, emit, reading
+from ownstep.cli.common import Data, Format, Json, Seed, console, emit, reading, show_table
+from ownstep.cli.plain import App
 from ownstep.data import fetch, load, names
 from ownstep.data.files.describe import describe, describe_dataset
 from ownstep.data.sources import SOURCES
@@ -21,7 +22,7 @@ BUNDLED = {
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Datasets: list them, fetch them, say where they are.", no_args_is_help=True)
+    group = App(help="Datasets: list them, fetch them, say where they are.", no_args_is_help=True)
     group.command("list")(list_)
     group.command("fetch")(fetch_)
     group.command("describe")(describe_)
@@ -100,7 +101,7 @@ def _show(told: dict[str, Any]) -> None:
             table.add_row(
                 column["name"], column["type"], f"{column['missing']:,}", f"{column.get('different', 0):,}", span
             )  # fmt: skip
-        out.print(table)
+        show_table(table, out)
     for key in ("labels", "sites"):
         if key in told:
             out.print(f"{key}: " + ", ".join(f"{k} ({v})" for k, v in told[key].items()))

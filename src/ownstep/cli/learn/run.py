@@ -42,7 +42,8 @@ from ownstep.history import History
 from ownstep.methods import METHODS
 from ownstep.plan import Plan
 from ownstep.problems import optimum
-from ownstep.support.errors import InvalidInput
+from ownstep.support.checks import number
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 Rounds = Annotated[int, typer.Option(help="How many rounds at most.")]
 Participation = Annotated[
@@ -147,9 +148,14 @@ def run_(
     """Run one method and say how far it got.
 
     Example: ownstep run breast_cancer --method own_step --partition by_norm --devices 2 --rounds 500
+
     On a cluster: torchrun --nproc-per-node 2 -m ownstep run breast_cancer --devices 2 --rounds 500
     """
     engine = choose_engine(engine)
+    if deadline is not None:
+        number("--deadline", deadline, above=0)
+        if engine != "cluster":
+            raise InvalidInput(f"--deadline {deadline:g} is for --engine cluster: here nobody is waited for")
     options = {
         "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
         "server_step": server_step, "local_steps": local_steps, "momentum": momentum, "secant": secant,
@@ -181,6 +187,8 @@ def run_(
         _tell(method, data, history, made, best, found, mu, out, as_json)
     if history.stopped.startswith("interrupted"):
         raise KeyboardInterrupt
+    if history.failed:
+        raise OwnstepError(history.stopped)
 
 
 def _tell(
@@ -220,7 +228,7 @@ def compare_(
     partition: Split = None,
     devices: Count = None,
     rounds: Rounds = 5000,
-    mu: Mu = 1e-3,
+    mu: Mu = 1e-2,
     smoothness: Measure = "exact",
     alpha: Alpha = 0.1,
     per_device: PerDevice = 2,

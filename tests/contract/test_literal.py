@@ -1,0 +1,82 @@
+"""Every method against the loop of its paper, iterate by iterate, on devices that differ in everything."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from ownstep import engines
+from ownstep.methods import (
+    EXTRA,
+    METHODS,
+    NIDS,
+    At,
+    DecentralisedGD,
+    FedAdam,
+    FedAvg,
+    GradientTracking,
+    Never,
+    NormBelow,
+    OwnStep,
+    Plateau,
+    Scaffold,
+    Schedule,
+)
+
+from .literal import LITERAL
+from .test_methods import CASES
+from .world import make_world
+
+ROUNDS = 50
+MORE = {
+    "own_step": [
+        OwnStep(At(0)),
+        OwnStep(At(1), momentum="nesterov"),
+        OwnStep(Never(), "uniform"),
+        OwnStep(Plateau(), "uniform"),
+        OwnStep(NormBelow(0.05), "uniform", momentum="item"),
+        OwnStep(Plateau(), momentum="nesterov"),
+    ],
+    "schedule": [Schedule(((1.1, 0.7, 1.3, 0.9), (0.8,), (1.5, 0.2, 0.4, 1.0)), ((0.3, 0.1), (0.2, 0.4), (0.5, 0.0)))],
+    "decentralised_gd": [DecentralisedGD("mean", weights="uniform", order="atc")],
+    "gradient_tracking": [GradientTracking(0.03, "star", "lazy", "uniform")],
+    "extra": [EXTRA("largest", "path", "lazy", "uniform")],
+    "nids": [NIDS("mean", "star"), NIDS("own", "ring", "lazy", "uniform")],
+    "fedavg": [FedAvg("matched", 0.7), FedAvg("true", 0.8), FedAvg(0.05, 0.9, 3)],
+    "fedadam": [FedAdam(0.1, 0.05, 2, beta_1=0.5, beta_2=0.7, bias_correction="adam")],
+    "scaffold": [Scaffold("mean", 0.6, 3)],
+}
+"""Beside CASES: parameters at which a mistake shows that the defaults hide."""
+PAIRS = [
+    pytest.param(name, method, id=f"{name}-{i}")
+    for name in METHODS
+    for i, method in enumerate([*CASES.get(name, []), *MORE.get(name, [])])
+]
+
+
+def test_every_method_has_a_literal_loop():
+    """Add yours to LITERAL in literal.py: about ten lines from its paper, without the library."""
+    assert set(LITERAL) == set(METHODS)
+
+
+def test_the_devices_differ_in_everything():
+    world = make_world()
+    for numbers in (world.w, world.L, world.mu, world.w * world.L, [len(b) for b in world.b]):
+        assert len(np.unique(np.round(numbers, 6))) == world.n
+    assert not np.allclose(world.w, world.problem.counts / world.problem.counts.sum(), atol=0.03)
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["strongly convex", "mu is 0"])
+@pytest.mark.parametrize(("name", "method"), PAIRS)
+def test_it_is_the_loop_of_its_paper(name, method, flat):
+    world, points = make_world(flat=flat), []
+    history = engines.run(
+        method, world.problem, ROUNDS, devices=world.devices, x0=world.x0, observe=lambda k, x: points.append(x)
+    )
+    assert history.rounds == ROUNDS
+    expected = [world.x0, *itertools.islice(LITERAL[name](method, world), ROUNDS)]
+    for k, (x, written) in enumerate(zip(points, expected, strict=True)):
+        np.testing.assert_allclose(x, written, rtol=0, atol=1e-12 * max(1, abs(written).max()), err_msg=f"x^{k}")
+    np.testing.assert_allclose(history.value, [world.f(x) for x in expected], rtol=1e-11)

@@ -1,0 +1,95 @@
+"""Devices that differ in everything, written out in plain NumPy: what the literal loops look at.
+
+    f_i(x) = ||A_i x - b_i||^2 / (2 n_i) + ridge/2 ||x||^2,      f = sum_i w_i f_i
+
+Nothing here uses the library but ``problem`` and ``devices``, which hand the same numbers to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ownstep import partition
+from ownstep.plan import Devices
+from ownstep.problems import LeastSquares
+
+COUNTS = (19, 14, 26, 16)
+WEIGHTS = (0.35, 0.15, 0.4, 0.1)
+SCALES = (0.6, 1.7, 0.9, 1.2)
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """Rows A_i, targets b_i, and the constants that methods are told."""
+
+    A: list[np.ndarray]
+    b: list[np.ndarray]
+    ridge: float
+    w: np.ndarray
+    L: np.ndarray
+    mu: np.ndarray
+    L_true: float
+    x0: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return len(self.A)
+
+    def hessian(self, i: int) -> np.ndarray:
+        """H_i."""
+        return self.A[i].T @ self.A[i] / len(self.A[i]) + self.ridge * np.eye(len(self.x0))
+
+    def loss(self, i: int, x: np.ndarray) -> float:
+        """f_i(x)."""
+        return float(sum((self.A[i] @ x - self.b[i]) ** 2) / (2 * len(self.A[i])) + self.ridge / 2 * x @ x)
+
+    def gradient(self, i: int, x: np.ndarray) -> np.ndarray:
+        """grad f_i(x)."""
+        return self.A[i].T @ (self.A[i] @ x - self.b[i]) / len(self.A[i]) + self.ridge * x
+
+    def f(self, x: np.ndarray) -> float:
+        return sum(self.w[i] * self.loss(i, x) for i in range(self.n))
+
+    def g(self, x: np.ndarray) -> np.ndarray:
+        """grad f(x)."""
+        return sum(self.w[i] * self.gradient(i, x) for i in range(self.n))
+
+    @property
+    def problem(self) -> LeastSquares:
+        """The same for the library."""
+        owner = np.repeat(np.arange(self.n), [len(b) for b in self.b])
+        rows, targets = np.vstack(self.A), np.concatenate(self.b)
+        return LeastSquares(rows, targets, partition.given(owner), mu=self.ridge, weights=self.w)
+
+    @property
+    def devices(self) -> Devices:
+        """The same for the library."""
+        return Devices(self.w, self.L, self.mu, L_pooled=self.L_true)
+
+
+def make_world(seed: int = 0, features: int = 12, ridge: float = 0.01, flat: bool = False) -> World:
+    """Four devices of unequal size, weight, scale, L_i and mu_i; ``flat`` tells the methods that every mu_i is 0."""
+    rng = np.random.default_rng(seed)
+    A = [s * rng.standard_normal((m, features)) for s, m in zip(SCALES, COUNTS, strict=True)]
+    b = [a @ rng.standard_normal(features) + rng.standard_normal(len(a)) for a in A]
+    H = [a.T @ a / len(a) + ridge * np.eye(features) for a in A]
+    w = np.array(WEIGHTS)
+    L_true = np.linalg.eigvalsh(sum(c * h for c, h in zip(w, H, strict=True)))[-1]
+    spectra = np.array([np.linalg.eigvalsh(h) for h in H])
+    mu = 0 * spectra[:, 0] if flat else spectra[:, 0]
+    return World(A, b, ridge, w, spectra[:, -1], mu, float(L_true), rng.standard_normal(features))
+
+
+def named(step: float | str, world: World) -> float:
+    """The number that a step's name stands for."""
+    if step == "mean":
+        return 1 / sum(w * L for w, L in zip(world.w, world.L, strict=True))
+    if step == "true":
+        return 1 / world.L_true
+    if step == "largest":
+        return 1 / max(world.L)
+    if step == "matched":
+        return sum(w / L for w, L in zip(world.w, world.L, strict=True))
+    return step
