@@ -242,7 +242,7 @@ def test_help_is_plain_and_describes_every_argument(capsys):
         out = call(capsys, *command.split(), "--help")[1]
         assert "\\" not in out, command
     assert "[default: 0; x>=0]" in call(capsys, "run", "--help")[1]
-    assert re.search(r"DATA +Dataset: breast_cancer", call(capsys, "compare", "--help")[1])
+    assert re.search(r"DATA +Dataset by name", call(capsys, "compare", "--help")[1])
     assert "--install-completion" in call(capsys, "--help")[1]
 
 
