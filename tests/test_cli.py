@@ -124,7 +124,7 @@ def test_every_method_runs_by_name(capsys, method):
     small = ("breast_cancer", "--rounds", "20", "--rows", "200", "--devices", "3")
     data = call_json(capsys, "run", *small, "--method", method)
     assert data["rounds"] == 20
-    assert data["optimum"] < data["final_value"] < np.log(2)
+    assert data["optimum"] * (1 - 1e-12) < data["final_value"] < np.log(2)
 
 
 def test_compare_prints_a_table_without_a_terminal(capsys, tmp_path):
@@ -134,7 +134,7 @@ def test_compare_prints_a_table_without_a_terminal(capsys, tmp_path):
     assert "GD matched step" in out
     assert (tmp_path / "comparison.png").exists()
     rows = {row["method"]: row for row in call_json(capsys, *arguments)["rows"]}
-    assert rows["L-BFGS (scipy)"]["seconds"]["0.01"] > 0
+    assert rows["L-BFGS"]["seconds"]["0.01"] > 0
     assert "adaptive own steps" in rows
 
 

@@ -242,7 +242,7 @@ def compare_(
     """Race Algorithm 1 and its extensions against gradient descent in all its forms, on rounds and on wall-clock.
 
     GD at 1/L-bar, 1/L, the matched and the tuned step; Nesterov with and without restart; ITEM; Barzilai-Borwein; AdGD;
-    and, where nobody is absent, L-BFGS.
+    and L-BFGS.
 
     Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
     """
@@ -254,7 +254,6 @@ def compare_(
     problem, split = build(data, partition, devices, mu, seed, alpha, rows, per_device, how)
     comparison = compare(
         problem, baselines() | beyond(), rounds, smoothness=smoothness, participation=present, seed=seed,
-        lbfgs=present is None,
         checkpoint=None if out is None else out / "checkpoints",
     )  # fmt: skip
     title = f"{data}, {split.rule}"

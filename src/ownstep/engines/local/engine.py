@@ -17,7 +17,7 @@ from ownstep.engines.arguments import check_run
 from ownstep.engines.local.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.history import COLUMNS, History
-from ownstep.methods import Ask, Method, Watch, norm
+from ownstep.methods import METHODS, Ask, Method, Watch, key_of, norm
 from ownstep.plan import Devices, Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness, measure
@@ -115,7 +115,7 @@ def run(
             seed=seed,
             progress=progress,
         )
-        method, tuning = tuned.method, {"tuning": tuned.to_dict()}
+        method, tuning = tuned.method, {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
     start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
@@ -183,7 +183,7 @@ class Loop:
         }
         self.fingerprint = self.settings | {"data": digest(devices.weights, devices.L, x0)}
         self.fingerprint |= {"setting": getattr(problem, "settings", None)}
-        self.settings |= extra | getattr(problem, "settings", {})
+        self.settings |= {"key": key_of(method, METHODS)} | extra | getattr(problem, "settings", {})
 
     def evaluate(self) -> None:
         """Ask, evaluate, and record what the round sees; nothing moves yet."""
@@ -239,7 +239,8 @@ class Loop:
         value, first = self.columns["value"][-1], self.columns["value"][0]
         recovers = getattr(self.method, "constant_free", False)
         gradient_norm = self.columns["gradient_norm"][-1]
-        if not np.isfinite(value):
+        refused = getattr(self.method, "searches", False) and np.isfinite(first) and self.k < rounds
+        if not np.isfinite(value) and not refused:
             self._stop(f"f(x) is {value} at round {self.k}")
         elif value - first > DIVERGED * max(1.0, abs(first)) and not recovers:
             self._stop(

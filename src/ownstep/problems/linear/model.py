@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import Partition, as_partition
+from ownstep.problems.linear import second_order
 from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
 
@@ -167,6 +168,14 @@ class LinearModel(ABC):
         curved = self._second(self._z(x), self._A @ self._shaped(v))
         out: Array = (self._At @ (curved.T * scale).T).ravel() + self._ridge(v)
         return out
+
+    def hessian(self, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
+        """sum_i c_i (the Hessian of f_i at x), written out: for few coordinates."""
+        return second_order.hessian(self, x, np.asarray(c, float))
+
+    def data_hessian(self, x: Array, device: int) -> second_order.DataHessian:
+        """The Hessian of a device's data term at x, by its products with vectors, and its trace."""
+        return second_order.DataHessian(self, x, device)
 
     def reweighted(self, weights: ArrayLike) -> LinearModel:
         """The same data with other weights, scaled to sum to one.
