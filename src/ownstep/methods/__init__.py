@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ownstep.methods.base import Answer, Ask, Method, Progress, Vector, alike, norm
+from ownstep.methods.base import Answer, Ask, Method, Progress, Sketch, SketchWork, Vector, alike, norm
 from ownstep.methods.federated.delta_sgd import DeltaSGD
 from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
@@ -19,6 +19,7 @@ from ownstep.methods.gossip.extra import EXTRA, NIDS
 from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.local_work import LocalWork
+from ownstep.methods.naming import key_of
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
 from ownstep.methods.own.own_step import OwnStep
@@ -29,7 +30,9 @@ from ownstep.methods.pooled.adgd import AdGD
 from ownstep.methods.pooled.barzilai_borwein import BarzilaiBorwein
 from ownstep.methods.pooled.gd import GD
 from ownstep.methods.pooled.item import ITEM
+from ownstep.methods.pooled.lbfgs import LBFGS
 from ownstep.methods.pooled.momentum import HeavyBall, Nesterov
+from ownstep.methods.pooled.newton import Newton
 from ownstep.methods.pooled.ogm import OGM
 from ownstep.methods.pooled.restart import NesterovRestart
 from ownstep.methods.steps import STEPS
@@ -45,6 +48,8 @@ METHODS: dict[str, type] = {
     "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
+    "lbfgs": LBFGS,
+    "newton": Newton,
     "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
@@ -91,6 +96,7 @@ __all__ = [
     "GD",
     "GRAPHS",
     "ITEM",
+    "LBFGS",
     "METHODS",
     "NIDS",
     "OGM",
@@ -122,6 +128,7 @@ __all__ = [
     "Nesterov",
     "NesterovRestart",
     "Never",
+    "Newton",
     "NormBelow",
     "OwnStep",
     "Plateau",
@@ -130,10 +137,13 @@ __all__ = [
     "Scaffold",
     "Schedule",
     "Shrunk",
+    "Sketch",
+    "SketchWork",
     "Switch",
     "Vector",
     "Watch",
     "alike",
+    "key_of",
     "mixing_matrix",
     "norm",
     "parse_switch",
