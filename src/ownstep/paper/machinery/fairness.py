@@ -2,7 +2,8 @@
 
 Fair rivals of a speed-up are those that a practitioner would use in place of gradient descent at 1/L-bar: gradient
 descent with a common step as long as the mean own step (or with the same stratified samples), with a tuned step,
-Nesterov's method, and L-BFGS. An experiment's module hands over the speed-ups it has; what was not run is named as missing.
+Nesterov's method, and L-BFGS. An experiment's module hands over the speed-ups it has; what was not run is named as
+missing.
 """
 
 from __future__ import annotations
@@ -58,10 +59,8 @@ def against(cells: Mapping[str, Sequence[Sequence[float]]], what: str = "setting
     lost = [rival for rival, one in found.items() if not one["won"]]
     every = all(one["won"] == one["of"] for one in found.values())
     word = "holds" if every else "does not hold here" if lost else "holds partly"
-    told = "; ".join(
-        f"faster than {one['name']} in {one['won']} of {one['of']} {what} (mean {one['speed_up']:.2f})"
+    rule = f"Faster by more than {BY:g} times, of {what}: " + "; ".join(
+        f"in {one['won']} of {one['of']} against {one['name']} (mean speed-up {one['speed_up']:.2f})"
         for one in found.values()
     )
-    rule = f"{told}. It holds where every fair rival is beaten in every one of them, not where one is never beaten"
     return {"verdict": word, "rule": rule, "missing": missing, "rivals": found}
-
