@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from ownstep.partition import mixed_labels
 from ownstep.problems.linear.model import LinearModel
 from ownstep.support.errors import InvalidInput
 
@@ -98,9 +99,14 @@ def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, **kwargs: Any)
 
 
 def _classes(labels: Array) -> Array:
+    if labels.ndim != 1 or not len(labels):
+        raise InvalidInput(f"labels must be one a sample, got shape {labels.shape}")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidInput(f"labels must be finite, got {labels[~np.isfinite(labels)][0]}")
-    classes = np.unique(labels)
+    try:
+        classes = np.unique(labels)
+    except TypeError:
+        raise mixed_labels(labels) from None
     if len(classes) < 2:
         raise InvalidInput(f"classification needs at least two classes, all labels are {classes.tolist()[0]!r}")
     return classes

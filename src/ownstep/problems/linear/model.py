@@ -17,8 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ownstep.partition import Partition
-from ownstep.support.checks import device_weights
+from ownstep.partition import Partition, as_partition
+from ownstep.problems.linear import second_order
+from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
 
 Array = NDArray[Any]
@@ -61,12 +62,8 @@ class LinearModel(ABC):
         n = A.shape[0]
         if y.shape != (n,):
             raise InvalidInput(f"{n} rows need {n} targets, got shape {y.shape}")
-        if not mu >= 0:
-            raise InvalidInput(f"mu must be at least 0, got {mu!r}")
-        if partition is None:
-            partition = Partition(np.zeros(n, np.intp), "one device")
-        if len(partition.device_of) != n:
-            raise InvalidInput(f"the partition covers {len(partition.device_of)} samples, the data has {n}")
+        mu = number("mu", mu, 0)
+        partition = as_partition(partition, n)
         if intercept:
             ones = np.ones((n, 1), A.dtype)
             A = sp.csr_array(sp.hstack([A, ones])) if sp.issparse(A) else np.hstack([A, ones])
@@ -172,6 +169,14 @@ class LinearModel(ABC):
         out: Array = (self._At @ (curved.T * scale).T).ravel() + self._ridge(v)
         return out
 
+    def hessian(self, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
+        """sum_i c_i (the Hessian of f_i at x), written out: for few coordinates."""
+        return second_order.hessian(self, x, np.asarray(c, float))
+
+    def data_hessian(self, x: Array, device: int) -> second_order.DataHessian:
+        """The Hessian of a device's data term at x, by its products with vectors, and its trace."""
+        return second_order.DataHessian(self, x, device)
+
     def reweighted(self, weights: ArrayLike) -> LinearModel:
         """The same data with other weights, scaled to sum to one.
 
@@ -230,16 +235,27 @@ class LinearModel(ABC):
 
 
 def _checked_rows(rows: Any, dtype: Any) -> Any:
-    if sp.issparse(rows):
-        A = sp.csr_array(rows, dtype=dtype)
-        if A.nnz < np.iinfo(np.int32).max:  # half the index traffic of int64
-            A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
-        data = A.data
-    else:
-        A = np.ascontiguousarray(rows, dtype=dtype)
-        data = A
+    """A table of finite real numbers whose squares can still be added up."""
+    try:
+        if np.iscomplexobj(rows):
+            raise InvalidInput("features must be real numbers, got complex ones")
+        A: Any = sp.csr_array(rows, dtype=dtype) if sp.issparse(rows) else np.ascontiguousarray(rows, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"features must be a table of numbers, got {type(rows).__name__}: {error}") from None
+    if sp.issparse(A) and A.nnz < np.iinfo(np.int32).max:  # half the index traffic of int64
+        A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    data = A.data if sp.issparse(A) else A
     if A.ndim != 2 or 0 in A.shape:
         raise InvalidInput(f"features must be a non-empty table of samples by features, got shape {A.shape}")
     if not np.isfinite(data).all():
         raise InvalidInput(f"features must be finite, got {data[~np.isfinite(data)].flat[0]}")
+    largest = max(float(data.max(initial=0)), -float(data.min(initial=0)))
+    limit = float(np.sqrt(np.finfo(A.dtype).max / A.shape[0] / A.shape[1])) / 4
+    if largest > limit:
+        raise InvalidInput(
+            f"features must be at most {limit:.2g} in size, or their squares overflow {A.dtype}; got {largest:.3g}: "
+            "scale them"
+        )
     return A
