@@ -24,15 +24,16 @@ def unequal_owner(samples: int, devices: int) -> np.ndarray:
 
 
 def make_least_squares(
-    devices: int = 3, features: int = 4, seed: int = 0, mu: float = 0.1, dtype: type = np.float64
+    devices: int = 3, features: int = 4, seed: int = 0, mu: float = 0.1, shares: bool = False
 ) -> LeastSquares:
-    """Devices of different size, scale and minimiser, with weights that are neither equal nor their shares."""
+    """Devices of different size, scale and minimiser, with weights of their own, or their ``shares`` of the samples."""
     rng = np.random.default_rng(seed)
     owner = unequal_owner(8 * devices + features, devices)
     rows = rng.standard_normal((len(owner), features)) * np.geomspace(0.5, 2, devices)[owner][:, None]
     targets = rows @ rng.standard_normal(features) + rng.standard_normal(len(rows)) + owner
     weights = 1.3 ** rng.permutation(devices)
-    return LeastSquares(rows, targets, partition.given(owner), mu=mu, weights=weights / weights.sum(), dtype=dtype)
+    given = None if shares else weights / weights.sum()
+    return LeastSquares(rows, targets, partition.given(owner), mu=mu, weights=given)
 
 
 def make_logistic(devices: int = 3, features: int = 4, seed: int = 0, samples: int = 60) -> BinaryLogistic:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from ownstep.cli import main
+from ownstep.cli.common import emit
 from ownstep.history import History
 from ownstep.methods import METHODS
 
@@ -54,6 +56,33 @@ def test_plan_as_text_and_json(capsys):
     assert "..." in out
 
 
+def test_plan_from_numbers_alone(capsys):
+    data = call_json(capsys, "plan", "--L", "1,3", "--weights", "2,1", "--mu", "0.1,0.2")
+    assert [d["weight"] for d in data["devices"]] == pytest.approx([2 / 3, 1 / 3])
+    assert data["L_bar"] == pytest.approx(5 / 3)
+    assert data["gain"] == pytest.approx(5 / 3 * (2 / 3 + 1 / 9))
+    assert data["L_true"] is None
+    assert data["smoothness"]["kind"] == "given"
+    code, out, _ = call(capsys, "plan", "--L", "1,3")
+    assert code == 0
+    assert "predicted gain 1.333" in out
+    for wrong in (
+        ("plan",), ("plan", "digits", "--L", "1,3"), ("plan", "--L", "1,x"), ("plan", "--L", "1,3", "--weights", "1"),
+        ("plan", "--L", "1,3", "--weights", "1,0"), ("plan", "--L", "1,-3"), ("plan", "--L", "1,3", "--mu", "2"),
+        ("plan", "digits", "--weights", "1,2"), ("plan", "--L", "1,3", "--mu", "0,0,0"),
+    ):  # fmt: skip
+        code, out, err = call(capsys, *wrong)
+        assert (code, out, err.count("\n")) == (2, "", 1), wrong
+
+
+def test_shards_take_their_number(capsys):
+    seen = [
+        call_json(capsys, "plan", "digits", "--partition", "shards", "--devices", "5", "--per-device", n)["partition"]
+        for n in ("1", "3")
+    ]
+    assert seen == ["shards(1)", "shards(3)"]
+
+
 def test_run_saves_a_history_and_resumes(capsys, tmp_path):
     common = ("run", "breast_cancer", "--checkpoint", str(tmp_path / "c.npz"), "--out", str(tmp_path))
     call_json(capsys, *common, "--rounds", "20")
@@ -90,12 +119,12 @@ def test_run_takes_every_option(capsys, options):
     assert data["rounds"] == 30
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"schedule"}))  # its steps are no words
 def test_every_method_runs_by_name(capsys, method):
     small = ("breast_cancer", "--rounds", "20", "--rows", "200", "--devices", "3")
     data = call_json(capsys, "run", *small, "--method", method)
     assert data["rounds"] == 20
-    assert data["optimum"] < data["final_value"] < np.log(2)
+    assert data["optimum"] * (1 - 1e-12) < data["final_value"] < np.log(2)
 
 
 def test_compare_prints_a_table_without_a_terminal(capsys, tmp_path):
@@ -105,7 +134,7 @@ def test_compare_prints_a_table_without_a_terminal(capsys, tmp_path):
     assert "GD matched step" in out
     assert (tmp_path / "comparison.png").exists()
     rows = {row["method"]: row for row in call_json(capsys, *arguments)["rows"]}
-    assert rows["L-BFGS (scipy)"]["seconds"]["0.01"] > 0
+    assert rows["L-BFGS"]["seconds"]["0.01"] > 0
     assert "adaptive own steps" in rows
 
 
@@ -154,7 +183,7 @@ def test_the_promised_plan_of_w8a(capsys):
         (("plan", "w9a"), 2, "Did you mean 'w8a'"),
         (("plan", "digits", "--partition", "bylabel"), 2, "Did you mean 'by_label'"),
         (("plan", "digits", "--devices", "9999"), 2, "devices=9999 is more than the 1797 samples"),
-        (("plan", "digits", "--mu", "-1"), 2, "mu must be at least 0, got -1"),
+        (("plan", "digits", "--mu", "-1"), 2, "mu must be a finite number >= 0, got -1"),
         (("run", "digits", "--method", "sgd"), 2, "unknown method 'sgd'"),
         (("run", "digits", "--step", "0.1"), 2, "--step 0.1 does not apply"),
         (("run", "digits", "--method", "gd", "--step", "-3"), 2, "positive and finite, got -3"),
@@ -174,6 +203,13 @@ def test_the_promised_plan_of_w8a(capsys):
         (("compare", "digits", "--mu", "0"), 2, "give a positive --mu"),
         (("paper", "w8b"), 2, "Did you mean 'w8a'"),
         (("data", "fetch", "imagenet"), 2, "unknown dataset 'imagenet'"),
+        (("plan", "digits", "--mu", "inf"), 2, "mu must be a finite number >= 0, got inf"),
+        (("run", "digits", "--method", "schedule"), 2, "schedule takes its steps as an object"),
+        (("run", "digits", "--deadline", "-1"), 2, "--deadline must be a finite number > 0, got -1"),
+        (("run", "digits", "--deadline", "3"), 2, "--deadline 3 is for --engine cluster"),
+        (("pep", "--L", "1,2", "--rounds", "5", "--switch", "9"), 2, "--switch is between 0 and --rounds 5, got 9"),
+        (("pep", "--L", "1e300,1e-300"), 2, "must lie within a factor of 1e+100"),
+        (("pep", "--L", "1,2", "--rounds", "2", "--r0", "1e200"), 2, "r0 must lie between 1e-100 and 1e+100"),
         (("nonsense",), 2, "nonsense"),
         (("demo", "--out", "/dev/null/here"), 1, "cannot write"),
     ],
@@ -199,6 +235,42 @@ def test_help_has_an_example(capsys, command):
     code, out, _ = call(capsys, *command.split(), "--help")
     assert code == 0
     assert "Example: " in out or command == "data"
+
+
+def test_help_is_plain_and_describes_every_argument(capsys):
+    for command in ("run", "plan", "compare", "federate init", "data", "pep"):
+        out = call(capsys, *command.split(), "--help")[1]
+        assert "\\" not in out, command
+    assert "[default: 0; x>=0]" in call(capsys, "run", "--help")[1]
+    assert re.search(r"DATA +Dataset by name", call(capsys, "compare", "--help")[1])
+    assert "--install-completion" in call(capsys, "--help")[1]
+
+
+def test_divergence_has_a_name_and_an_exit_code(capsys):
+    code, out, err = call(capsys, "run", "breast_cancer", "--method", "gd", "--step", "1000", "--rounds", "200")
+    assert code == 1
+    assert "diverged: all 200 rounds done, but f(x) rose from 0.6931 to" in out
+    assert "the step is too long" in err
+    good = call_json(capsys, "run", "breast_cancer", "--method", "gd", "--rounds", "20")
+    assert good["stopped"] == "all 20 rounds done"
+
+
+def test_a_narrow_terminal_costs_no_digit(capsys, monkeypatch):
+    arguments = ("compare", "breast_cancer", "--rounds", "400")
+    wide = call(capsys, *arguments)[1]
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = call(capsys, *arguments)[1]
+    assert "…" not in narrow
+    assert {w for w in wide.split() if w.replace(",", "").isdigit()} <= set(narrow.split())
+
+
+def test_compare_has_the_mu_of_the_table_in_the_readme(capsys):
+    assert call_json(capsys, "compare", "breast_cancer", "--rounds", "20")["mu"] == 1e-2
+
+
+def test_what_json_cannot_say_is_null(capsys):
+    emit({"a": [float("nan"), (float("inf"), 1.0)]})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.0]]}
 
 
 def test_version_and_bare_call(capsys):

@@ -73,5 +73,5 @@ def test_it_warns_when_it_has_not_converged():
         OwnStepClassifier(max_iter=3).fit(rows, labels)
     with pytest.raises(ValueError, match="at least 1, got 0"):
         OwnStepClassifier(devices=0).fit(rows, labels)
-    with pytest.raises(ValueError, match="C must be positive, got -1"):
+    with pytest.raises(ValueError, match="C must be a finite number > 0, got -1"):
         OwnStepClassifier(C=-1).fit(rows, labels)

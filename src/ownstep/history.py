@@ -86,6 +86,11 @@ class History:
         return self.columns["phase"]
 
     @property
+    def failed(self) -> bool:
+        """Did the run end because it diverged or met a number that is not finite?"""
+        return self.stopped.startswith(("diverged", "f(x) is"))
+
+    @property
     def best_round(self) -> int:
         """The k of lowest f(x^k)."""
         return int(np.nanargmin(self.value)) if np.isfinite(self.value).any() else 0
@@ -112,6 +117,11 @@ class History:
         """Wall-clock until the first such k: of the rounds before it and of the evaluation that shows it."""
         k = self.rounds_to(tolerance, optimum)
         return None if k is None else float(self.columns["seconds"][: k + 1].sum())
+
+    def bytes_per_device(self, k: int) -> float:
+        """What a device sent and received in the rounds before x^k, on average."""
+        traffic = self.columns["bytes_up"][:k].sum() + self.columns["bytes_down"][:k].sum()
+        return float(traffic) / max(1, int(self.settings.get("devices", self.columns["participants"].max())))
 
     def to_frame(self) -> Any:
         """The columns as a pandas DataFrame, indexed by k."""

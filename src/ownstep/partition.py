@@ -5,14 +5,17 @@ Every rule returns a :class:`Partition`: disjoint, covering, and without an empt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ownstep.support.checks import generator, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
+
+NEEDED = "partition needs one device index per sample"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,7 @@ class Partition:
     def __post_init__(self) -> None:
         device_of = np.asarray(self.device_of)
         if device_of.ndim != 1 or not len(device_of):
-            raise InvalidInput(f"a partition needs one device index a sample, got shape {device_of.shape}")
+            raise InvalidInput(f"{NEEDED}, got shape {device_of.shape}")
         if not np.issubdtype(device_of.dtype, np.integer):
             raise InvalidInput(f"device indices must be whole numbers, got dtype {device_of.dtype}")
         if device_of.min() < 0:
@@ -65,15 +68,88 @@ class Partition:
         return np.flatnonzero(self.device_of == device)
 
 
-def given(device_of: ArrayLike, names: Sequence[str] = ()) -> Partition:
-    """A partition somebody else decided: the device index of every sample."""
-    return Partition(np.asarray(device_of), "given", tuple(names))
+def given(device_of: Any, names: Sequence[str] = ()) -> Partition:
+    """A partition somebody else decided.
+
+    Parameters
+    ----------
+    device_of : one entry per sample: the index of its device (whole numbers from 0 to N-1, every one used), or who
+        holds it, such as the words of a pandas column or numbers from 1 on: every different value is then a device and
+        its name, in sorted order. Or the lists of every device's samples, also as a dictionary by name.
+    names : one label per device, in place of the values.
+
+    Examples
+    --------
+    >>> given(["Basel", "Zurich", "Basel"]).names
+    ('Basel', 'Zurich')
+    >>> given([[0, 2], [1]], names=["Basel", "Zurich"]).device_of.tolist()
+    [0, 1, 0]
+    """
+    values = device_of.to_numpy() if hasattr(device_of, "to_numpy") else device_of
+    if isinstance(values, Mapping):
+        return given(list(values.values()), names or [str(k) for k in values])
+    if _is_lists(values):
+        return Partition(_from_lists(values), "given", tuple(names))
+    column = np.asarray(values)
+    if column.ndim != 1 or not len(column):
+        raise InvalidInput(f"{NEEDED}, got shape {column.shape}")
+    if column.dtype.kind == "f" and (column == np.round(column)).all():
+        column = column.astype(np.intp)
+    if column.dtype.kind == "f" or (column.dtype.kind in "iu" and (names or column.min() <= 0)):
+        return Partition(column, "given", tuple(names))
+    if column.dtype.kind == "O":
+        gap = next((i for i, v in enumerate(column) if v is None or v != v), None)
+        if gap is not None:
+            raise InvalidInput(f"sample {gap} has no device: {column[gap]!r}; leave it out or say who holds it")
+        column = column.astype(str)
+    sites, codes = np.unique(column, return_inverse=True)
+    return Partition(codes, "given", tuple(names) or tuple(str(site) for site in sites.tolist()))
+
+
+def _is_lists(values: Any) -> bool:
+    return isinstance(values, list | tuple) and any(isinstance(v, list | tuple | np.ndarray | range) for v in values)
+
+
+def _from_lists(lists: Sequence[Any]) -> NDArray[np.intp]:
+    """Who holds each sample, from the samples of each device."""
+    parts = [np.asarray(part) for part in lists]
+    for i, part in enumerate(parts):
+        if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu":
+            raise InvalidInput(f"device {i} of {len(parts)} needs a list of sample indices, got {lists[i]!r}")
+    every = np.concatenate(parts)
+    samples = len(every)
+    if every.min() < 0 or every.max() >= samples or len(np.unique(every)) != samples:
+        found, counts = np.unique(every, return_counts=True)
+        wrong = (
+            f"sample {found[np.argmax(counts)]} is on two devices"
+            if counts.max() > 1
+            else f"sample {np.setdiff1d(np.arange(samples), every)[0]} is on none"
+        )
+        raise InvalidInput(f"lists of samples must hold each of 0 to {samples - 1} once; {wrong}")
+    device_of = np.empty(samples, np.intp)
+    for i, part in enumerate(parts):
+        device_of[part] = i
+    return device_of
+
+
+def as_partition(value: Partition | None, samples: int) -> Partition:
+    """The partition of so many samples: everything on one device by default; anything else is refused."""
+    if value is None:
+        return Partition(np.zeros(samples, np.intp), "one device")
+    if not isinstance(value, Partition):
+        raise InvalidInput(
+            f"partition must be a Partition, got {type(value).__name__}: ownstep.partition.given(device_of) makes one "
+            "from the device index of every sample, by_norm, by_label and others from the data"
+        )
+    if len(value.device_of) != samples:
+        raise InvalidInput(f"the partition covers {len(value.device_of)} samples, the data has {samples}")
+    return value
 
 
 def iid(samples: int, devices: int, seed: int = 0) -> Partition:
     """A seeded shuffle dealt out in equal parts: the control, with nothing to gain."""
     _check_devices(devices, samples)
-    order = np.random.default_rng(seed).permutation(samples)
+    order = generator(seed).permutation(samples)
     return _cut(order, devices, "iid")
 
 
@@ -109,7 +185,8 @@ def by_label(labels: ArrayLike, devices: int | None = None, order: Sequence[Any]
 
 def by_norm(rows: Any, devices: int = 2) -> Partition:
     """Samples sorted by feature norm ||a_j|| and cut into equal parts; ties keep their order in the data."""
-    return _cut(np.argsort(squared_norms(rows), kind="stable"), _check_devices(devices, rows.shape[0]), "by_norm")
+    size = squared_norms(rows)
+    return _cut(np.argsort(size, kind="stable"), _check_devices(devices, len(size)), "by_norm")
 
 
 def by_eigenvalue(rows: Any, devices: int = 2) -> Partition:
@@ -135,7 +212,7 @@ def shards(labels: ArrayLike, devices: int, per_device: int = 2, seed: int = 0) 
     if per_device < 1:
         raise InvalidInput(f"per_device must be at least 1, got {per_device}")
     _check_devices(devices * per_device, len(labels), "shards (devices * per_device)")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     order = np.lexsort((rng.random(len(codes)), codes))
     owner = rng.permutation(np.repeat(np.arange(devices), per_device))
     device_of = np.empty(len(codes), int)
@@ -159,7 +236,7 @@ def dirichlet(labels: ArrayLike, devices: int, alpha: float = 0.1, seed: int = 0
     _check_devices(devices, len(labels))
     if devices * min_samples > len(labels):
         raise InvalidInput(f"{devices} devices with {min_samples} samples each need more than {len(labels)} samples")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     device_of = np.empty(len(codes), int)
     for c in range(len(classes)):
         members = rng.permutation(np.flatnonzero(codes == c))
@@ -203,8 +280,19 @@ def squared_norms(rows: Any) -> NDArray[np.float64]:
     """||a_j||^2 for every row of a dense or sparse matrix."""
     if hasattr(rows, "multiply"):
         return np.asarray(rows.multiply(rows).sum(axis=1), float).ravel()
-    rows = np.asarray(rows, float).reshape(len(rows), -1)
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))
+    try:
+        table = np.asarray(rows)
+        if np.iscomplexobj(table):
+            raise InvalidInput("features must be real numbers, got complex ones")
+        table = table.astype(float, copy=False)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"features must be a table of numbers, got {type(rows).__name__}: {error}") from None
+    if table.ndim < 2 or 0 in table.shape:
+        raise InvalidInput(f"features must be a non-empty table of samples by features, got shape {table.shape}")
+    table = table.reshape(len(table), -1)
+    return np.asarray(np.einsum("ij,ij->i", table, table))
 
 
 def _cut(order: NDArray[np.intp], devices: int, rule: str) -> Partition:
@@ -218,13 +306,21 @@ def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.
     labels = np.asarray(labels)
     if labels.ndim != 1 or not len(labels):
         raise InvalidInput(f"labels must be one a sample, got shape {labels.shape}")
-    classes, codes = np.unique(labels, return_inverse=True)
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise mixed_labels(labels) from None
     return labels, classes, codes
 
 
+def mixed_labels(labels: NDArray[Any]) -> InvalidInput:
+    """Error for labels that cannot be put in order, because they are of several kinds."""
+    kinds = sorted({type(label).__name__ for label in labels.ravel().tolist()})
+    return InvalidInput(f"labels must be all numbers or all strings, got {', '.join(kinds)}")
+
+
 def _check_devices(devices: int, samples: int, what: str = "devices") -> int:
-    if devices != int(devices) or devices < 1:
-        raise InvalidInput(f"{what} must be a whole number of at least 1, got {devices!r}")
+    whole_number(what, devices, 1)
     if devices > samples:
         raise InvalidInput(f"{what}={devices} is more than the {samples} samples there are")
     return int(devices)

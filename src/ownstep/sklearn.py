@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -18,6 +19,7 @@ from ownstep.engines import describe, run
 from ownstep.history import History
 from ownstep.methods import OwnStep, parse_switch
 from ownstep.problems import logistic_regression
+from ownstep.support.checks import number, whole_number
 from ownstep.support.errors import InvalidInput
 
 
@@ -41,7 +43,7 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     switch : ``"plateau"``, ``"never"``, ``"at:ROUND"`` or ``"norm:EPS"``.
     tol : stop once ||grad f|| is at most this.
     max_iter : rounds at most.
-    random_state : seed of a random partition.
+    random_state : seed of a random partition, a generator, or None to draw one.
 
     Attributes
     ----------
@@ -62,7 +64,7 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         switch: str = "plateau",
         tol: float = 1e-4,
         max_iter: int = 10_000,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.partition = partition
         self.devices = devices
@@ -77,8 +79,14 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Split the rows over devices, measure their smoothness, and run Algorithm 1."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
-        if not self.C > 0:
-            raise InvalidInput(f"C must be positive, got {self.C!r}")
+        if np.inf != self.C:  # no L2 term at all, as in LogisticRegression
+            number("C", self.C, above=0)
+        number("tol", self.tol, 0)
+        whole_number("max_iter", self.max_iter, 0)
+        if self.devices is not None:
+            whole_number("devices", self.devices, 1)
+        if not isinstance(self.switch, str):
+            raise InvalidInput(f"switch must be a word such as 'plateau' or 'at:50', got {self.switch!r}")
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"This solver needs at least 2 classes, the data has one class: {self.classes_[0]!r}")
@@ -130,7 +138,13 @@ class OwnStepClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         most = len(self.classes_) if self.partition == "by_label" else X.shape[0]
         usual = most if self.partition == "by_label" else min(2, most)
         wanted = usual if self.devices is None else min(self.devices, most)
-        return partitions.make(self.partition, X, codes, wanted, self.random_state)
+        return partitions.make(self.partition, X, codes, wanted, self._seed())
+
+    def _seed(self) -> int:
+        """``random_state`` as a seed; None and a generator draw one, as everywhere in scikit-learn."""
+        if self.random_state is None or isinstance(self.random_state, np.random.RandomState):
+            return int(check_random_state(self.random_state).randint(2**31))
+        return whole_number("random_state", self.random_state, 0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

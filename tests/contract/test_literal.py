@@ -15,13 +15,19 @@ from ownstep.methods import (
     NIDS,
     At,
     DecentralisedGD,
+    DeltaSGD,
     FedAdam,
     FedAvg,
+    FedDyn,
+    FedExP,
+    FedNova,
+    FedSPS,
     GradientTracking,
     Never,
     NormBelow,
     OwnStep,
     Plateau,
+    Scaffnew,
     Scaffold,
     Schedule,
 )
@@ -33,6 +39,8 @@ from .test_methods import CASES
 from .world import make_world, named
 
 ROUNDS = 50
+SOON = {"lbfgs": 14, "newton": 10}
+"""Rounds after which a fast method is done: what follows is rounding."""
 MORE = {
     "own_step": [
         OwnStep(At(0)),
@@ -50,6 +58,12 @@ MORE = {
     "fedavg": [FedAvg("matched", 0.7), FedAvg("true", 0.8), FedAvg(0.05, 0.9, 3)],
     "fedadam": [FedAdam(0.1, 0.05, 2, beta_1=0.5, beta_2=0.7, bias_correction="adam")],
     "scaffold": [Scaffold("mean", 0.6, 3)],
+    "fednova": [FedNova(0.05, 0.8, (5, 1, 2, 4)), FedNova(local_steps=(3, 3, 3, 3))],
+    "fedexp": [FedExP(epsilon=0.05), FedExP(0.02, 0.9, 3, 0.01)],
+    "feddyn": [FedDyn(0.06, 3, 0.7)],
+    "fedsps": [FedSPS(), FedSPS(0.4, 0.8, 3, 1.5, (0.1, 0.0, 0.05, 0.02))],
+    "delta_sgd": [DeltaSGD(0.01, 0.7, 8, 1.0, 0.4, 0.3)],
+    "scaffnew": [Scaffnew(0.07, 0.3, seed=11)],
 }
 """Beside CASES: parameters at which a mistake shows that the defaults hide."""
 PAIRS = [
@@ -79,7 +93,11 @@ WORLDS = {"unequal": {}, "mu is 0": {"flat": True}, "one device": {"devices": 1,
 def test_it_is_the_loop_of_its_paper(name, method, options):
     if getattr(method, "scales", ()) and len(method.scales[0]) not in (1, options.get("devices", 4)):
         pytest.skip("a schedule for four devices")
-    world, points, rounds = make_world(**options), [], 30 if "devices" in options else ROUNDS
+    world, points, rounds = (
+        make_world(**options),
+        [],
+        min(SOON.get(name, ROUNDS), 30 if "devices" in options else ROUNDS),
+    )
     history = engines.run(
         method, world.problem, rounds, devices=world.devices, x0=world.x0, observe=lambda k, x: points.append(x)
     )

@@ -168,7 +168,7 @@ def test_dtype_is_kept():
         ((np.eye(2), [0.0, np.nan]), {}, "labels must be finite, got nan"),
         ((np.eye(3), [0, 1]), {}, r"3 rows need 3 targets, got shape \(2,\)"),
         ((np.ones(3), [0, 1, 0]), {}, "table of samples by features"),
-        ((np.eye(2), [0, 1]), {"mu": -0.5}, "mu must be at least 0, got -0.5"),
+        ((np.eye(2), [0, 1]), {"mu": -0.5}, "mu must be a finite number >= 0, got -0.5"),
         ((np.eye(2), [0, 1]), {"weights": [0.7]}, "they sum to 0.7"),
         ((np.eye(2), [0, 1]), {"weights": [0.5, 0.5]}, "2 weights for 1 devices"),
         ((np.eye(2), [0, 1]), {"partition": partition.given([0, 0, 1])}, "covers 3 samples, the data has 2"),

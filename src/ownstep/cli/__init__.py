@@ -11,16 +11,15 @@ import typer
 import ownstep
 from ownstep.cli import federate
 from ownstep.cli.learn import data, demo, plan, run, train
+from ownstep.cli.plain import App
 from ownstep.cli.prove import check, pep, tune
 from ownstep.cli.show import paper, report
 from ownstep.support.errors import InvalidInput, OwnstepError
 
-app = typer.Typer(
+app = App(
     name="ownstep",
     help="Divide and descend: every device takes its own step 1/L_i, then all take a common one.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -10,7 +10,7 @@ from typing import Any
 from ownstep.engines import MISSING, Missing, Participation, parse_participation
 from ownstep.engines.cluster import torchrun
 from ownstep.history import History
-from ownstep.methods import METHODS, Method, parse_switch
+from ownstep.methods import METHODS, Method, Schedule, parse_switch
 from ownstep.problems import LinearModel
 from ownstep.support.errors import InvalidInput, unknown_name
 
@@ -31,6 +31,10 @@ def choose_method(name: str, options: Mapping[str, Any]) -> Method:
             given[key] = _number(value)
     if "switch" in given:
         given["switch"] = parse_switch(given["switch"])
+    if METHODS[name] is Schedule:
+        raise InvalidInput(
+            "schedule takes its steps as an object: in Python, run(Schedule(scales=...), problem, rounds)"
+        )
     method: Method = METHODS[name](**given)
     return method
 

@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 
 from ownstep.cli.common import Json, emit
+from ownstep.cli.plain import App
 from ownstep.engines.federation.app import init
 
-federate = typer.Typer(
-    help="Run a method between owners of data, on Flower.", no_args_is_help=True, rich_markup_mode=None
-)
+federate = App(help="Run a method between owners of data, on Flower.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:

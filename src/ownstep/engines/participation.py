@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ MISSING: dict[Missing, str] = {
 """What becomes of the share of those who are absent; the paper does not say which it used."""
 
 
+@runtime_checkable
 class Participation(Protocol):
     """A rule for who takes part, and what happens to the share of those who do not."""
 
@@ -207,6 +208,13 @@ class Outages:
         return here
 
 
+FORMS = (
+    "PROBABILITY", "cohort:SIZE", "bursts:FAIL:RECOVER", "stragglers:TYPICAL:DEADLINE", "dies:DEVICE:ROUND",
+    "returns:DEVICE:ROUND:ROUND",
+)  # fmt: skip
+"""How a rule is written on the command line."""
+
+
 def parse_participation(text: str, missing: Missing = "rescale", seed: int = 0) -> Participation | None:
     """A rule from its command-line form, None for everyone.
 
@@ -236,8 +244,7 @@ def parse_participation(text: str, missing: Missing = "rescale", seed: int = 0) 
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"participation {text!r} cannot be read: {error}") from None
-    forms = ["PROBABILITY", "cohort:SIZE", "bursts:FAIL:RECOVER", "stragglers:TYPICAL:DEADLINE"]
-    raise unknown_name("participation", text, [*forms, "dies:DEVICE:ROUND", "returns:DEVICE:ROUND:ROUND"])
+    raise unknown_name("participation", text, FORMS)
 
 
 def effective_mix(
@@ -250,7 +257,7 @@ def effective_mix(
 
 
 def _draws(seed: int, k: int, devices: int) -> NDArray[np.float64]:
-    return np.random.default_rng([seed, k]).random(devices)
+    return np.random.default_rng([whole_number("seed", seed, 0), k]).random(devices)
 
 
 def _check_missing(missing: str) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ownstep.engines.arguments import check_method
 from ownstep.engines.local.engine import describe, run
 from ownstep.engines.participation import Participation
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method
 from ownstep.plan import Devices
 from ownstep.problems.base import Problem
+from ownstep.support.checks import generator
 from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar
 
@@ -117,6 +119,7 @@ def tune(
     target : the winner needs the fewest rounds to it; without one, or if none arrives, it has the lowest f after
         ``rounds``. Candidates are stopped as soon as they cannot win.
     """
+    check_method(method)
     race = _Race(method, problem, rounds, devices, target, x0=x0, participation=participation)
     space: Any = getattr(method, "search_space", None)
     if grid is None and space is None:
@@ -128,7 +131,7 @@ def tune(
     count = len(points) if budget is None else min(budget, len(points))
     if count < 1:
         raise InvalidInput(f"a search needs a budget of at least 1, got {budget!r}")
-    order = [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
+    order = [points[i] for i in generator(seed).permutation(len(points))]
     drawn = order if count == len(points) else order[: -(-count // 2)]
     scores: dict[tuple[int, ...], tuple[float, float]] = {}
 
@@ -168,7 +171,7 @@ def tune_step(
     best one's neighbours. The winner is that of :func:`tune`.
     """
     race = _Race(GD(), problem, rounds, devices, target, x0=x0, participation=participation)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     L = race.devices.L_pooled or race.devices.L_bar
     edges = np.linspace(*OCTAVES, coarse + 1)
     found: dict[float, tuple[float, float]] = {}

@@ -333,6 +333,11 @@ class _Search:
         assert self.worst is not None
         proof, rows = self.best
         gap = self._gap()
+        if not (np.isfinite(self.worst.error) and np.isfinite(proof.bound)):
+            raise OwnstepError(
+                f"no worst case in floating point: it lies between {self.worst.error:g} and {proof.bound:g}; are the "
+                "constants or radii too far apart?"
+            )
         words = f"enclosed to a relative {gap:.1e}"
         if gap > tolerance:
             words += f", short of the {tolerance:g} asked for"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,7 +15,10 @@ WEIGHT_TOLERANCE = 1e-9
 
 def finite_row(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """One finite number a device, as an array."""
-    row = np.atleast_1d(np.asarray(values, dtype=float))
+    try:
+        row = np.atleast_1d(np.asarray(values, dtype=float))
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} must be one number a device, got {values!r}") from None
     if row.ndim != 1 or not len(row):
         raise InvalidInput(f"{name} must be one number a device, got shape {row.shape}")
     if not np.isfinite(row).all():
@@ -38,3 +43,18 @@ def whole_number(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}")
     return int(value)
+
+
+def number(name: str, value: object, least: float | None = None, *, above: float | None = None) -> float:
+    """A finite real number, at least ``least`` or larger than ``above`` where one is given."""
+    allowed = f" >= {least:g}" if least is not None else f" > {above:g}" if above is not None else ""
+    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    real = float(value) if good else math.nan  # type: ignore[arg-type]
+    if not math.isfinite(real) or (least is not None and real < least) or (above is not None and real <= above):
+        raise InvalidInput(f"{name} must be a finite number{allowed}, got {value!r}")
+    return real
+
+
+def generator(seed: object) -> np.random.Generator:
+    """The one source of random numbers of a seed."""
+    return np.random.default_rng(whole_number("seed", seed, 0))

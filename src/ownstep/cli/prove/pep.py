@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Json, Seed, console, emit
+from ownstep.cli.common import Json, Seed, console, emit, numbers, show_table
 from ownstep.methods import GD, At, Never, OwnStep
 from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar
@@ -57,6 +57,8 @@ def pep(
     from ownstep.pep import worst_case
 
     devices = read_devices(L, mu, weights, count)
+    if switch is not None and not 0 <= switch <= rounds:
+        raise InvalidInput(f"--switch is between 0 and --rounds {rounds}, got {switch}")
     method = OwnStep(Never() if switch is None else At(switch), momentum=momentum)
     setting: dict[str, Any] = {
         "devices": len(devices),
@@ -99,23 +101,15 @@ def read_devices(L: str, mu: str, weights: str | None, count: str | None) -> Dev
     """The devices of the command line: numbers by kind, separated by commas."""
     from ownstep.pep import repeated
 
-    counts = None if count is None else [int(n) for n in _numbers("--count", count, int)]
-    shares = None if weights is None else _numbers("--weights", weights)
-    return repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
-
-
-def _numbers(option: str, text: str, kind: type = float) -> list[Any]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        what = "whole numbers" if kind is int else "numbers"
-        raise InvalidInput(f"{option} takes {what} separated by commas, got {text!r}") from None
+    counts = None if count is None else [int(n) for n in numbers("--count", count, int)]
+    shares = None if weights is None else numbers("--weights", weights)
+    return repeated(numbers("--L", L), numbers("--mu", mu), counts, shares)
 
 
 def _pair(ours: Bound, gd: Bound) -> dict[str, Any]:
-    own: dict[str, Any] = {"lower": _plain(ours.lower), "upper": _plain(ours.upper), "gap": ours.gap}
+    own: dict[str, Any] = {"lower": _plain(ours.lower), "upper": _plain(ours.upper), "gap": _plain(ours.gap)}
     own |= {"status": ours.status, "seconds": ours.seconds}
-    return own | {"gd": {"lower": gd.lower, "upper": gd.upper}, "ratio": _plain(_ratio(ours, gd))}
+    return own | {"gd": {"lower": _plain(gd.lower), "upper": _plain(gd.upper)}, "ratio": _plain(_ratio(ours, gd))}
 
 
 def _plain(number: float) -> float | None:
@@ -133,7 +127,7 @@ def _show(rows: list[tuple[int, Bound, Bound]]) -> None:
         column.justify = "right"
     for k, ours, gd in rows:
         table.add_row(str(k), f"{ours.lower:.7g}", f"{ours.upper:.7g}", f"{gd.upper:.7g}", f"{_ratio(ours, gd):.4f}")
-    console().print(table)
+    show_table(table, console())
 
 
 def _draw(ours: list[Bound], gd: list[Bound], metric: str, momentum: str | None) -> Figure:

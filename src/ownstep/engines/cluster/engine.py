@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ownstep.engines import checkpoint as ckpt
+from ownstep.engines.arguments import check_run
 from ownstep.engines.cluster.answering import SharedAnswering
 from ownstep.engines.cluster.ranks import DEADLINE, Ranks
 from ownstep.engines.cluster.rows import Rows, gather, scatter
@@ -29,7 +30,7 @@ from ownstep.engines.local import engine as local
 from ownstep.engines.local.answering import Answered
 from ownstep.engines.participation import Participation
 from ownstep.history import History
-from ownstep.methods import Ask, Method
+from ownstep.methods import METHODS, Ask, Method, key_of
 from ownstep.plan import Devices
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness
@@ -114,15 +115,16 @@ def run(
     History, on every rank the same but for ``seconds``. ``bytes_up`` and ``bytes_down`` are what all ranks together
     handed to and got from ``torch.distributed``, without the measurements.
     """
-    whole_number("rounds", rounds, 0)
     whole_number("measure_every", measure_every, 1)
     shared = problem if isinstance(problem, Shared) else share(problem)
+    check_run(
+        method, shared, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
+        gradient_tolerance=gradient_tolerance,
+    )  # fmt: skip
     ranks = shared.ranks
     if devices is None:
         needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
         devices = local.describe(shared, needed).devices
-    if len(devices) != len(shared.weights):
-        raise InvalidInput(f"{len(devices)} devices described, but the ranks hold {len(shared.weights)}")
     progress = progress if ranks.rank == 0 else False
     with ranks.listening():
         extra: dict[str, Any] = {"engine": "cluster", "ranks": ranks.size, "backend": ranks.backend}
@@ -134,7 +136,8 @@ def run(
                 shared, rounds, devices=devices, x0=x0, target=goal, participation=participation, seed=seed,
                 progress=progress,
             )  # fmt: skip
-            method, extra = tuned.method, extra | {"tuning": tuned.to_dict()}
+            extra |= {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
+            method = tuned.method
         start = local.first_point(shared, x0)
         measured = measure_gradient or gradient_tolerance is not None
         loop = _Loop(method, shared, devices, start, participation, name or repr(method), extra, measured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 from ownstep.engines.local.secant import Memory, each
 from ownstep.engines.participation import Missing, effective_mix
 from ownstep.methods import Answer, Ask, LocalWork, alike, norm
+from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
 from ownstep.support.errors import InvalidInput
+from ownstep.support.vectors import to_numpy
 
 Present = NDArray[np.bool_]
+MOST_COORDINATES = 4000
+"""Newton's triangle has 8 million numbers then, and its factorisation takes seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,11 @@ class Answering:
 
     def __call__(self, ask: Ask, present: Present) -> Answered:
         """The answer of the devices that are present."""
+        seen = self._gradients(ask, present)
+        return self._more(ask, present, seen) if wants_more(ask) else seen
+
+    def _gradients(self, ask: Ask, present: Present) -> Answered:
+        """The sums of gradients, and what is measured along with them."""
         if ask.mix is None:
             return self._each(ask, present)
         if ask.curvature or ask.also is not None:
@@ -67,8 +76,32 @@ class Answering:
         else:
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = np.nan
-        answer = Answer(total, self._value(losses, present))
+        answer = Answer(total, self._value(losses, present), present=self._seen(present))
         return Answered(answer, losses, gradient_norm, *server_bytes(ask, present))
+
+    def _more(self, ask: Ask, present: Present, seen: Answered) -> Answered:
+        """The sum at a second point, the Hessian, the sketches: of those who are present."""
+        if ask.mix is None or ask.local is not None:
+            raise InvalidInput("a second point, a Hessian and sketches go with one sum of gradients at x")
+        mix, found = ask.mix, dict[str, Any]()
+        if self.missing is not None:
+            mix = effective_mix(mix, self.problem.weights, present, "drop" if self.missing == "drop" else "rescale")
+        if ask.base is not None:
+            found |= self._at_base(ask.base, ask.mix, mix, present)
+        if ask.hessian:
+            found["hessian"] = triangle(self.problem, ask.x, mix)
+        return replace(seen, answer=replace(seen.answer, **found))
+
+    def _at_base(
+        self, base: Any, asked: NDArray[np.float64], mix: NDArray[np.float64], present: Present
+    ) -> dict[str, Any]:
+        if self.missing != "last":
+            losses, total = self.problem.mix(base, mix)
+        else:  # the absent count with what they sent last, here as at x
+            losses, rows = each(self.problem, base)
+            rows[~present] = self.last[~present]
+            total = alike(asked, rows) @ rows
+        return {"base": total, "base_value": self._value(losses, present)}
 
     def _measured(self, ask: Ask, asked: NDArray[np.float64], present: Present) -> Answered:
         """Every gradient on its own, so that curvatures and a second sum come from the same pass."""
@@ -100,21 +133,26 @@ class Answering:
     def _row_by_row(self, ask: Ask, present: Present) -> Answered:
         """Local steps, or gradients that are remembered: one pass over the data a local step."""
         assert ask.mix is not None
-        weights = self.problem.weights
-        if hasattr(self.problem, "each"):
-            losses, rows = self.problem.each(ask.x)
-            gradient = alike(weights, rows) @ rows
-        else:
-            (losses, gradient), rows = self.problem.mix(ask.x, weights), self.problem.gradients(ask.x)
-        rows = local_work(self.problem, ask.x, ask.local or LocalWork(1, 1.0), rows)
+        weights, work = self.problem.weights, ask.local or LocalWork(1, 1.0)
+        losses, gradient, rows = self._moves(ask.x, work)
         rows[~present] = 0 if self.missing != "last" or self.last is None else self.last[~present]
         if self.missing == "last":
             self.last, mix = rows, ask.mix
         else:
             mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
-        moves = rows if ask.local is not None and ask.local.shift is not None else None
-        answer = Answer(alike(mix, rows) @ rows, self._value(losses, present), moves, self._seen(present))
+        answer = Answer(
+            alike(mix, rows) @ rows, self._value(losses, present), rows if work.shift is not None else None,
+            self._seen(present), squares=float(mix @ self._squares(rows)) if work.norms else np.nan,
+        )  # fmt: skip
         return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
+
+    def _moves(self, x: Any, work: LocalWork) -> tuple[NDArray[np.float64], Any, Any]:
+        """(f_i at x, grad f there, every device's d_i after its local work)."""
+        losses, rows = each(self.problem, x)
+        return losses, alike(self.problem.weights, rows) @ rows, local_work(self.problem, x, work, (losses, rows))
+
+    def _squares(self, rows: Any) -> NDArray[np.float64]:
+        return np.asarray(lengths(rows) ** 2)
 
     def _each(self, ask: Ask, present: Present) -> Answered:
         """Every device's gradient at its own point: there is no server, so nobody knows f."""
@@ -136,19 +174,32 @@ class Answering:
         return None if self.missing is None else present
 
 
-def local_work(problem: Problem, x: Any, work: LocalWork, gradients: Any = None) -> Any:
-    """d_i = (x - y_i) / eta after the local steps of :class:`LocalWork`, one row a device.
+def local_work(problem: Problem, x: Any, work: LocalWork, known: tuple[NDArray[np.float64], Any] | None = None) -> Any:
+    """d_i = (x - y_i) / eta_i after the local steps of :class:`LocalWork`, one row per device.
 
-    ``gradients`` are those at x, where they are known already.
+    ``known`` are the losses and gradients at x, where they are known already. y_i - x is kept as -eta_i times the sum
+    of the steps so far.
     """
-    total = problem.gradients(x) if gradients is None else gradients
-    if work.shift is not None:
-        total = total + work.shift
-    for _ in range(work.steps - 1):
-        move = problem.gradients(x - work.step * total)
+    losses, move = each(problem, x) if known is None else known
+    count = len(problem.weights)
+    step = work.step if np.ndim(work.step) == 0 else alike(np.asarray(work.step)[:, None], x)
+    first = np.broadcast_to(np.asarray(work.step, float), (count,))
+    choose = None if work.rule is None else work.rule.begin(first)
+    uneven = np.ndim(work.steps) > 0
+    y, total = x, 0.0
+    for taken in range(work.longest):
+        if taken:
+            y = x - step * total
+            losses, move = each(problem, y) if choose is not None else (losses, problem.gradients(y))
         if work.shift is not None:
             move = move + work.shift
-        total = total + move - work.prox * work.step * total  # prox (y - x), as y - x = -eta (sum so far)
+        if taken and work.prox:
+            move = move - work.prox * step * total
+        if choose is not None:
+            move = alike((choose(losses, y, move) / first)[:, None], x) * move
+        if taken and uneven:
+            move = alike((taken < np.asarray(work.steps))[:, None].astype(float), x) * move
+        total = total + move if taken else move + 0.0
     return total
 
 
@@ -156,8 +207,45 @@ def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray
     """A vector each way and a number with it: the loss up, the device's coefficient down.
 
     Control variates double the vectors; a second sum is one vector more up and one coefficient more down; curvature
-    is two numbers more up, L_i and the loss at the last point.
+    is two numbers more up, L_i and the loss at the last point; a sum of squared norms is one. A second point is a
+    vector more each way and a loss more up, a Hessian its triangle up, a sketch k vectors and k + 3 numbers up; what is
+    asked for is one number down.
     """
     vectors, twice = (2 if ask.local is not None and ask.local.shift is not None else 1), ask.also is not None
-    up, down = (vectors + twice) * ask.x.nbytes + 8 + 16 * ask.curvature, vectors * ask.x.nbytes + 8 + 8 * twice
+    numbers = 8 + 16 * ask.curvature + 8 * (ask.local is not None and ask.local.norms)
+    up, down = (vectors + twice) * ask.x.nbytes + numbers, vectors * ask.x.nbytes + 8 + 8 * twice
+    if ask.base is not None:
+        up, down = up + ask.x.nbytes + 8, down + ask.x.nbytes
+    if ask.hessian:
+        d = len(ask.x)
+        up += ask.x.nbytes // d * (d * (d + 1) // 2)
     return present * np.int64(up), present * np.int64(down)
+
+
+def wants_more(ask: Ask) -> bool:
+    """Does the ask want anything of another point or of second order?"""
+    return ask.base is not None or ask.hessian or ask.sketch is not None
+
+
+def triangle(problem: Any, x: Any, mix: NDArray[np.float64]) -> NDArray[Any]:
+    """The upper triangle of sum_i c_i H_i(x), refused where it is too large or not finite."""
+    if not hasattr(problem, "hessian"):
+        raise InvalidInput(
+            f"{type(problem).__name__} has no Hessians to send, which Newton() needs; LBFGS() needs gradients alone"
+        )
+    d = problem.dim
+    if d > MOST_COORDINATES:
+        raise InvalidInput(
+            f"a Hessian of {d} coordinates is {d * (d + 1) // 2:,} numbers; Newton() is for at most "
+            f"{MOST_COORDINATES}, OwnCurvature() and LBFGS() for any"
+        )
+    return checked_triangle(np.asarray(problem.hessian(x, mix)[np.triu_indices(d)], to_numpy(x).dtype), d)
+
+
+def checked_triangle(numbers: NDArray[Any], d: int) -> NDArray[Any]:
+    """A triangle that came from devices: of the shape asked for and finite."""
+    if numbers.shape != (d * (d + 1) // 2,):
+        raise InvalidInput(f"a Hessian's triangle has {d * (d + 1) // 2} numbers, got shape {numbers.shape}")
+    if not np.isfinite(numbers).all():
+        raise InvalidInput("a Hessian with entries that are not finite")
+    return numbers

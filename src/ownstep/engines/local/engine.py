@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines import checkpoint as ckpt
+from ownstep.engines.arguments import check_run
 from ownstep.engines.local.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.history import COLUMNS, History
-from ownstep.methods import Ask, Method, Watch, norm
+from ownstep.methods import METHODS, Ask, Method, Watch, key_of, norm
 from ownstep.plan import Devices, Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness, measure
-from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.progress import Bar
 from ownstep.support.threads import calm_blas
@@ -30,6 +30,8 @@ CHECKPOINT_SECONDS = 3.0
 DIVERGED = 1e4
 """A run has diverged once f(x^k) exceeds f(x^0) by this many times max(1, |f(x^0)|). Methods that need no constant are
 let go on: they find out about a curvature by trying, and come back."""
+FEWEST_JUDGED = 10
+"""Rounds that must have been run, and be looked at, before a finished run is called divergent."""
 
 
 def describe(problem: Problem, smoothness: Smoothness | str = "exact") -> Plan:
@@ -91,7 +93,10 @@ def run(
     -------
     History. A run that meets NaN, diverges, or is interrupted still returns one: ``stopped`` says why.
     """
-    whole_number("rounds", rounds, 0)
+    check_run(
+        method, problem, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
+        gradient_tolerance=gradient_tolerance,
+    )  # fmt: skip
     if devices is None:
         needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
         devices = describe(problem, needed).devices
@@ -110,7 +115,7 @@ def run(
             seed=seed,
             progress=progress,
         )
-        method, tuning = tuned.method, {"tuning": tuned.to_dict()}
+        method, tuning = tuned.method, {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
     start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
@@ -178,7 +183,7 @@ class Loop:
         }
         self.fingerprint = self.settings | {"data": digest(devices.weights, devices.L, x0)}
         self.fingerprint |= {"setting": getattr(problem, "settings", None)}
-        self.settings |= extra | getattr(problem, "settings", {})
+        self.settings |= {"key": key_of(method, METHODS)} | extra | getattr(problem, "settings", {})
 
     def evaluate(self) -> None:
         """Ask, evaluate, and record what the round sees; nothing moves yet."""
@@ -234,7 +239,8 @@ class Loop:
         value, first = self.columns["value"][-1], self.columns["value"][0]
         recovers = getattr(self.method, "constant_free", False)
         gradient_norm = self.columns["gradient_norm"][-1]
-        if not np.isfinite(value):
+        refused = getattr(self.method, "searches", False) and np.isfinite(first) and self.k < rounds
+        if not np.isfinite(value) and not refused:
             self._stop(f"f(x) is {value} at round {self.k}")
         elif value - first > DIVERGED * max(1.0, abs(first)) and not recovers:
             self._stop(
@@ -246,8 +252,23 @@ class Loop:
         elif gradient_tolerance is not None and gradient_norm <= gradient_tolerance:
             self._stop(f"||grad f(x)|| = {gradient_norm:.3g} is at most {gradient_tolerance:g}")
         elif self.k >= rounds:
-            self._stop(f"all {rounds} rounds done")
+            self._stop(self._worse_than_its_start() or f"all {rounds} rounds done")
         return bool(self.stopped)
+
+    def _worse_than_its_start(self) -> str:
+        """Why a run whose last tenth never came back near f(x^0) is called divergent; nothing of any other.
+
+        Losses that grow like a line, as the logistic one, never reach :data:`DIVERGED` however far the iterates swing.
+        """
+        values = np.asarray(self.columns["value"], float)
+        last = values[-max(FEWEST_JUDGED, self.k // 10) :]
+        first = abs(values[0])
+        if self.k < FEWEST_JUDGED or not first > 0 or not np.nanmin(last) - values[0] > first:
+            return ""
+        return (
+            f"diverged: all {self.k} rounds done, but f(x) rose from {values[0]:.4g} to {values[-1]:.4g} and stayed at "
+            f"more than twice its start for the last {len(last)} rounds; the step is too long"
+        )
 
     def advance(self) -> None:
         """Tell the method; the round is complete."""
@@ -314,7 +335,7 @@ class Loop:
         x = to_numpy(self.method.point(self.state))
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
-            settings["local_steps"] = ask.local.steps
+            settings["local_steps"] = np.asarray(ask.local.steps).tolist()
         if ask.links is not None:
             settings["vectors_sent"] = ask.links.sum(axis=1).tolist()
         return History(

@@ -11,7 +11,7 @@ import numpy as np
 from ownstep.methods.base import Answer, Ask, Progress, Vector, norm
 from ownstep.methods.own.own_step import OwnStep
 from ownstep.methods.own.switch import Watch
-from ownstep.methods.pooled.safeguard import SecantState, begin, keep, passes, retreat, secant, stay, unmoved
+from ownstep.methods.pooled.safeguard import SecantState, begin, keep, passes, retreat, secant, seen, stay
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -68,16 +68,14 @@ class AdaptiveOwnStep(OwnStep):
 
     def tell(self, state: AdaptiveState, answer: Answer) -> AdaptiveState:  # type: ignore[override]
         """Keep the point and step on from it, or go back and step less."""
-        if math.isnan(answer.value):  # nobody came: ask again
-            return replace(state, k=state.k + 1)
-        s, y = state.x - state.base, answer.sum - state.gradient
-        if not state.started or unmoved(state, s):
-            return stay(replace(state, rise=0.0, alpha=0.0), answer)
+        if (found := seen(state, answer)) is None:
+            return stay(state, answer, rise=0.0, alpha=0.0)
+        s, y = found
         L, mean = _curvatures(state, answer)
         pooled, again = secant(s, y), state.rise != 0  # tried again, from where the devices' last measurement was not
         trusted = answer.present is None and (again or pooled <= (1 + 1e-9) * mean)
         if not trusted and math.isinf(mean):  # nobody has answered twice yet
-            return stay(replace(state, rise=0.0), answer)
+            return stay(state, answer, rise=0.0)
         largest = max(state.largest, norm(y) / norm(s) if trusted else mean)
         state = replace(state, curvature=tuple(L), largest=largest)
         change = state.rise + answer.value - answer.previous

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ownstep.methods.base import Answer, Ask, Progress, Vector, norm
-from ownstep.methods.pooled.safeguard import SecantState, begin, onward, stay, unmoved
+from ownstep.methods.pooled.safeguard import SecantState, begin, onward, seen, stay
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -45,11 +45,9 @@ class AdGD:
 
     def tell(self, state: SecantState, answer: Answer) -> SecantState:
         """One gradient step; its length can only grow slowly, and follows the curvature down at once."""
-        if math.isnan(answer.value):  # nobody came: ask again
-            return replace(state, k=state.k + 1)
-        s, y = state.x - state.base, answer.sum - state.gradient
-        if not state.started or unmoved(state, s):
+        if (found := seen(state, answer)) is None:
             return stay(state, answer)
+        s, y = found
         L, last, theta = norm(y) / norm(s), state.step, state.count
         if L == 0:
             step = math.sqrt(1 + min(theta, 1.0)) * last

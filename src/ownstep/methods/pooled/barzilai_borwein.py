@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ownstep.methods.base import Answer, Ask, Progress, Vector, norm
-from ownstep.methods.pooled.safeguard import SecantState, begin, keep, passes, retreat, secant, stay, unmoved
+from ownstep.methods.pooled.safeguard import SecantState, begin, keep, passes, retreat, secant, seen, stay
 from ownstep.plan import Devices
 from ownstep.support.errors import unknown_name
 
@@ -45,11 +44,9 @@ class BarzilaiBorwein:
 
     def tell(self, state: SecantState, answer: Answer) -> SecantState:
         """Keep the point and step on from it, or go back and step less."""
-        if math.isnan(answer.value):  # nobody came: ask again
-            return replace(state, k=state.k + 1)
-        s, y = state.x - state.base, answer.sum - state.gradient
-        if not state.started or unmoved(state, s):
+        if (found := seen(state, answer)) is None:
             return stay(state, answer)
+        s, y = found
         state = replace(state, largest=max(state.largest, norm(y) / norm(s)))
         change = answer.value - state.value
         if not passes(state, change, state.step):

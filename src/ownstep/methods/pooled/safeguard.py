@@ -81,8 +81,22 @@ def unmoved(state: SecantState, s: Vector) -> bool:
     return norm(s) <= 2.0 ** (-40 if state.x.itemsize > 4 else -18) * norm(state.x)
 
 
-def stay(state: State, answer: Answer) -> State:
-    """Nothing was measured: a first step where there was none yet, otherwise the last one again."""
+def seen(state: SecantState, answer: Answer) -> tuple[Vector, Vector] | None:
+    """(s, y) between x^k and the point tried; None where nothing can be measured, and :func:`stay` is what to do."""
+    if math.isnan(answer.value) or not state.started:
+        return None
+    s = state.x - state.base
+    return None if unmoved(state, s) else (s, answer.sum - state.gradient)
+
+
+def stay(state: State, answer: Answer, **forgotten: Any) -> State:
+    """Nothing was measured: ask again if nobody came, else a first step, or the last one again.
+
+    ``forgotten`` are fields to set where somebody came.
+    """
+    if math.isnan(answer.value):
+        return replace(state, k=state.k + 1)
+    state = replace(state, **forgotten)
     if state.started and state.step > 0:
         return onward(replace(state, value=answer.value), answer.sum, state.step)
     return first(state, answer)

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ownstep.plan import Devices
+from ownstep.plan import WIDEST, Devices
 from ownstep.support.errors import InvalidInput, unknown_name
 
 Array = NDArray[np.float64]
@@ -40,6 +40,11 @@ def check(rounds: int, r0: float, rstar: float, metric: str) -> None:
         raise InvalidInput(f"rounds must be a whole number of at least 0, got {rounds!r}")
     if not (math.isfinite(r0) and r0 > 0):
         raise InvalidInput(f"r0, the radius around x* that holds the start, must be positive and finite, got {r0!r}")
+    for name, radius in (("r0", r0), ("rstar", rstar)):
+        if radius and math.isfinite(radius) and not 1 / WIDEST <= radius <= WIDEST:
+            raise InvalidInput(
+                f"{name} must lie between {1 / WIDEST:g} and {WIDEST:g}, or its square overflows, got {radius!r}"
+            )
     if math.isnan(rstar) or rstar < 0:
         raise InvalidInput(f"rstar, the radius that holds the local minimisers, must be in [0, inf], got {rstar!r}")
     if metric not in METRICS:

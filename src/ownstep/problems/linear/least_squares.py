@@ -25,7 +25,10 @@ class LeastSquares(LinearModel):
     curvature_kind = "exact"
 
     def _prepare(self, A: Any, y: Array) -> tuple[Any, Array]:
-        y = y.astype(A.dtype)
+        try:
+            y = y.astype(A.dtype, casting="same_kind") if y.dtype.kind in "biuf" else y.astype(object).astype(A.dtype)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"targets must be real numbers, got {y.ravel()[0]!r} and others of {y.dtype}") from None
         if not np.isfinite(y).all():
             raise InvalidInput(f"targets must be finite, got {y[~np.isfinite(y)][0]}")
         return A, y

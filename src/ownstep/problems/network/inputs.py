@@ -53,6 +53,19 @@ class Blocks:
         return sum(len(part[0]) for part in self.parts)
 
 
+def as_tensor(name: str, value: object) -> Tensor:
+    """A tensor from whatever torch can make one of; a loader or a dataset is not that."""
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        hint = (
+            ""
+            if not hasattr(value, "__iter__") or isinstance(value, list | tuple)
+            else (": give the samples themselves, such as torch.stack([x for x, _ in dataset])")
+        )
+        raise InvalidInput(f"{name} must be a tensor, got {type(value).__name__} ({error}){hint}") from None
+
+
 def cut(part: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
     """The same samples in pieces of at most this many."""
     for start in range(0, len(part[0]), max(1, size)):

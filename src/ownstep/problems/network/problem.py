@@ -18,10 +18,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ownstep.partition import Partition
+from ownstep.partition import Partition, as_partition
 from ownstep.problems.network.batches import Batch
 from ownstep.problems.network.cuda_graph import Replay
-from ownstep.problems.network.inputs import LOSSES, Augment, Blocks, Loss, check_per_sample, cut
+from ownstep.problems.network.inputs import LOSSES, Augment, Blocks, Loss, as_tensor, check_per_sample, cut
 from ownstep.problems.network.parameters import Layout, own_copy, resolve_device
 from ownstep.problems.network.penalties import Penalty
 from ownstep.support.checks import device_weights, whole_number
@@ -83,6 +83,8 @@ class Network:
         graph: bool = True,
         seed: int = 0,
     ) -> None:
+        if not isinstance(model, nn.Module):
+            raise InvalidInput(f"model must be a torch.nn.Module, got {type(model).__name__}")
         if isinstance(loss, str) and loss not in LOSSES:
             raise unknown_name("loss", loss, LOSSES)
         self.layout = Layout.of(model)
@@ -94,14 +96,12 @@ class Network:
         self.seed, self.round = seed, 0
         parts = inputs.parts if isinstance(inputs, Blocks) else [inputs if isinstance(inputs, tuple) else (inputs,)]
         self.parts = [tuple(self._placed(t) for t in part) for part in parts]
-        self.targets = torch.as_tensor(targets).to(self.device)
+        self.targets = as_tensor("targets", targets).to(self.device)
         self.targets = self.targets.to(self.dtype) if self.targets.is_floating_point() else self.targets.long()
         n = sum(len(part[0]) for part in self.parts)
         if len(self.targets) != n or n == 0:
             raise InvalidInput(f"{n} samples need {n} targets and at least one, got {len(self.targets)}")
-        partition = Partition(np.zeros(n, np.intp), "one device") if partition is None else partition
-        if len(partition.device_of) != n:
-            raise InvalidInput(f"the partition covers {len(partition.device_of)} samples, the data has {n}")
+        partition = as_partition(partition, n)
         self.partition, self.names, self.counts = partition, partition.names, partition.counts
         share = self.counts / n
         self.weights = share if weights is None else device_weights(weights, len(share))
@@ -380,5 +380,5 @@ class Network:
         return x
 
     def _placed(self, tensor: Tensor) -> Tensor:
-        tensor = torch.as_tensor(tensor)
+        tensor = as_tensor("inputs", tensor)
         return tensor.to(self.device, self.dtype) if tensor.is_floating_point() else tensor.to(self.device)
