@@ -348,6 +348,7 @@ class Loop:
             watch.why,
             who,
             settings,
+            self.answer,
         )
 
     def _stop(self, why: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from copy import copy
+from copy import copy as copied
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -34,9 +34,11 @@ class LinearModel(ABC):
     targets : (n,) labels or responses.
     partition : who holds which row; everything on one device by default.
     mu : weight of the L2 term, at least 0.
-    intercept : add an unpenalised constant feature as the last coordinate of x.
+    intercept : add an unpenalised constant feature as the last coordinate of x; ``"last"`` where the last column of the
+        rows already is that constant.
     weights : w_i of the objective; the share of samples |D_i|/|D| by default.
     dtype : of the arithmetic, float64 unless told otherwise.
+    copy : leave dense rows as they are. With False the problem may write into them: for data that fills the memory.
     """
 
     curvature: ClassVar[float]
@@ -53,9 +55,10 @@ class LinearModel(ABC):
         targets: ArrayLike,
         partition: Partition | None = None,
         mu: float = 1e-3,
-        intercept: bool = False,
+        intercept: bool | Literal["last"] = False,
         weights: ArrayLike | None = None,
         dtype: Any = np.float64,
+        copy: bool = True,
     ) -> None:
         A = _checked_rows(rows, dtype)
         y = np.asarray(targets)
@@ -64,7 +67,7 @@ class LinearModel(ABC):
             raise InvalidInput(f"{n} rows need {n} targets, got shape {y.shape}")
         mu = number("mu", mu, 0)
         partition = as_partition(partition, n)
-        if intercept:
+        if intercept is True:
             ones = np.ones((n, 1), A.dtype)
             A = sp.csr_array(sp.hstack([A, ones])) if sp.issparse(A) else np.hstack([A, ones])
         # Within a device rows of equal length lie together: the sparse product then runs without mispredicted
@@ -74,7 +77,8 @@ class LinearModel(ABC):
         if (np.diff(order) != 1).any():
             A, y = A[order], y[order]
         self.mu = float(mu)
-        self.intercept = intercept
+        self.intercept = bool(intercept)
+        self._fresh = not copy or not np.may_share_memory(A, rows)
         self.names = partition.names
         self.counts = partition.counts
         share = self.counts / self.counts.sum()
@@ -183,7 +187,7 @@ class LinearModel(ABC):
         With weights w_i / L_i its minimiser is the point that the local phase converges to.
         """
         w = np.asarray(weights, float)
-        other = copy(self)
+        other = copied(self)
         other.weights = device_weights(w / w.sum(), len(self.counts))
         return other
 
@@ -193,7 +197,7 @@ class LinearModel(ABC):
 
     def keep(self, devices: Sequence[int]) -> LinearModel:
         """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
-        some = copy(self)
+        some = copied(self)
         chosen = np.asarray(devices, int)
         at = np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in chosen])
         some._A, some._y = self._A[at], self._y[at]
