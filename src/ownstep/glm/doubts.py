@@ -57,6 +57,6 @@ def separated(first: Array, last: Array, names: Sequence[str]) -> InvalidInput |
     chosen = [names[i] for i in strong[:3] if direction[i] > 0.2 * direction[strong[0]]]
     return InvalidInput(
         f"{', '.join(map(repr, chosen))} separate{'s' * (len(chosen) == 1)} the classes without a mistake, at least in "
-        "some rows: the likelihood has no maximum and the coefficients grow for ever; give a penalty with --mu, or leave "
-        "a column out with --ignore"
+        "some rows: the likelihood has no maximum and the coefficients grow for ever; give a penalty with --mu, or "
+        "leave a column out with --ignore"
     )

@@ -114,7 +114,7 @@ def fit(
     labels : classes or numbers.
     sites : who holds each row, in any form :func:`ownstep.partition.given` takes; None for data in one place, where
         nothing has to be kept from anybody.
-    family : ``"logistic"``, ``"softmax"`` (the first class is the reference), ``"linear"``, ``"poisson"`` or ``"auto"``.
+    family : ``"logistic"``, ``"softmax"`` (the first class is the reference), ``"linear"``, ``"poisson"``, ``"auto"``.
     features : names of the columns.
     mu : weight of the penalty.
     holdout : share of every site's rows that is kept for measuring.
@@ -197,7 +197,7 @@ def _problem(task: Task, at: NDArray[np.intp], total: Sums) -> LinearModel:
     part = Partition(codes, task.split.rule, tuple(task.split.names[i] for i in here))
     options: dict[str, Any] = {"classes": task.classes} if task.kind.classes else {}
     rows = total.scale.apply(task.rows, at)
-    return task.kind.problem(rows, task.labels[at], part, mu=task.mu, intercept="last", copy=False, **options)
+    return task.kind.problem(rows, task.labels[at], part, mu=task.mu, intercept="last", **options)
 
 
 def _start(task: Task, total: Sums) -> tuple[Array, float]:
@@ -256,7 +256,7 @@ def _told(
     table = inference.table(beta[at], spread[np.ix_(at, at)], titles, bool(task.kind.effect))
     grid = beta.reshape(-1, outputs)
     model = Model(
-        task.kind.name, task.names, grid[:-1].copy(), grid[-1].copy(), tuple(str(c) for c in task.classes.tolist()), label,
+        task.kind.name, task.names, grid[:-1].copy(), grid[-1].copy(), tuple(map(str, task.classes.tolist())), label,
         {k: tuple(v) for k, v in levels.items()},
         {"rows": int(n), "mu": task.mu, "log_likelihood": likelihood, "sites": list(task.split.names)},
     )  # fmt: skip
@@ -275,7 +275,9 @@ def log_likelihood(family: str, loss: float, total: Sums, coefficients: int) -> 
     if family == "linear":
         squares = 2 * n * loss
         if n <= coefficients:
-            raise InvalidInput(f"{int(n)} rows for {coefficients} coefficients: nothing is left to estimate a spread from")
+            raise InvalidInput(
+                f"{int(n)} rows for {coefficients} coefficients: nothing is left to estimate a spread from"
+            )
         return float(-n / 2 * (np.log(2 * np.pi * squares / n) + 1)), squares / (n - coefficients)
     return float(-n * loss - (total.log_factorials if family == "poisson" else 0.0)), 1.0
 

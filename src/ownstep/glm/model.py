@@ -83,7 +83,9 @@ class Model:
         if suffix == ".json":
             return json.dumps(self.to_dict(), indent=1).encode()
         if suffix != ".safetensors":
-            raise InvalidInput(f"a model is written to a .json or .safetensors file, got a name that ends in {suffix!r}")
+            raise InvalidInput(
+                f"a model is written to a .json or .safetensors file, got a name that ends in {suffix!r}"
+            )
         try:
             from safetensors.numpy import save
         except ModuleNotFoundError as error:

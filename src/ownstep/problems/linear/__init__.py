@@ -14,6 +14,12 @@ from ownstep.problems.linear.logistic import (
 from ownstep.problems.linear.model import LinearModel
 from ownstep.problems.linear.poisson import Poisson
 
-__all__ = ["BinaryLogistic", "LeastSquares", "LinearModel", "MultinomialLogistic", "Poisson",
-    "ReferenceLogistic", "logistic_regression",
+__all__ = [
+    "BinaryLogistic",
+    "LeastSquares",
+    "LinearModel",
+    "MultinomialLogistic",
+    "Poisson",
+    "ReferenceLogistic",
+    "logistic_regression",
 ]
