@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ownstep import partition as partitions
 from ownstep.glm import disclosure, doubts, held_out, inference
 from ownstep.glm.families import Family, choose
-from ownstep.glm.model import Model
+from ownstep.glm.prediction import Model
 from ownstep.glm.result import Fitted
 from ownstep.glm.sums import Sums, sums_of
 from ownstep.history import History
@@ -289,13 +289,17 @@ def _cost(task: Task, total: Sums, history: History) -> tuple[int, int, list[dic
     counts = "rows of each class" if task.kind.classes else "sum and squares of the label"
     first = f"rows, {counts}, sum and sum of squares of every column"
     then = "mean loss, gradient and Hessian at the coefficients asked about"
-    reveals = [
+    reveals: list[dict[str, Any]] = [
         {"what": first, "numbers": sums, "exchanges": 1},
         {"what": then, "numbers": newton, "exchanges": steps},
     ]
     if task.tested.any():
         reveals.append({"what": "how well the model predicts its held-out rows", "numbers": 6, "exchanges": 1})
-    return 1 + steps, len(task.split) * 8 * (sums + steps * (newton + free)), reveals
+    return (
+        sum(int(line["exchanges"]) for line in reveals),
+        len(task.split) * 8 * (sums + steps * (newton + free)),
+        reveals,
+    )
 
 
 def _measured(task: Task, model: Model) -> dict[str, dict[str, Any]]:

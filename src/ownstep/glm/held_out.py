@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.glm.model import Model
+from ownstep.glm.prediction import Model
 from ownstep.problems import BinaryLogistic, optimum
 from ownstep.support.errors import OwnstepError
 

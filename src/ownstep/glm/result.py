@@ -8,7 +8,7 @@ from typing import Any
 
 from ownstep.glm.families import FAMILIES
 from ownstep.glm.inference import Coefficient
-from ownstep.glm.model import Model
+from ownstep.glm.prediction import Model
 from ownstep.history import History
 
 PENALISED = (
