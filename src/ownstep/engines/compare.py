@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ownstep.engines import checkpoint as ckpt
 from ownstep.engines.arguments import check_method
 from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local.engine import describe, run
@@ -181,7 +182,7 @@ def compare(
         histories["L-BFGS (scipy)"] = run_lbfgs(problem, rounds, x0=x0, target=None if full else goal)
     if checkpoint is not None:  # nothing is left to go on from
         for name in chosen:
-            _checkpoint(checkpoint, name).unlink(missing_ok=True)
+            ckpt.remove(_checkpoint(checkpoint, name))
     return Comparison(histories, made, best, tuple(tolerances))
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.engines.local.engine import DTYPES, first_point
+from ownstep.engines.local.engine import first_point
+from ownstep.engines.local.loop import DTYPES
 from ownstep.history import COLUMNS, History
 from ownstep.problems.base import Problem
 from ownstep.support.threads import calm_blas
