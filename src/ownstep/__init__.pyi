@@ -57,6 +57,9 @@ from .methods import (
     ITEM as ITEM,
 )
 from .methods import (
+    LBFGS as LBFGS,
+)
+from .methods import (
     NIDS as NIDS,
 )
 from .methods import (
@@ -109,6 +112,9 @@ from .methods import (
 )
 from .methods import (
     Never as Never,
+)
+from .methods import (
+    Newton as Newton,
 )
 from .methods import (
     NormBelow as NormBelow,

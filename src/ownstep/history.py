@@ -121,6 +121,11 @@ class History:
         k = self.rounds_to(tolerance, optimum)
         return None if k is None else float(self.columns["seconds"][: k + 1].sum())
 
+    def bytes_per_device(self, k: int) -> float:
+        """What a device sent and received in the rounds before x^k, on average."""
+        traffic = self.columns["bytes_up"][:k].sum() + self.columns["bytes_down"][:k].sum()
+        return float(traffic) / max(1, int(self.settings.get("devices", self.columns["participants"].max())))
+
     def to_frame(self) -> Any:
         """The columns as a pandas DataFrame, indexed by k."""
         try:

@@ -15,6 +15,7 @@ from .literal_federated import fedadagrad, fedadam, fedavg, fedavgm, fedprox, fe
 from .literal_gossip import decentralised_gd, extra, gradient_tracking, nids
 from .literal_own import own_step, schedule
 from .literal_secant import adgd, barzilai_borwein
+from .literal_second import lbfgs, newton
 from .world import World, named
 
 Loop = Callable[[object, World], Iterator[np.ndarray]]
@@ -106,6 +107,8 @@ LITERAL: dict[str, Loop] = {
     "barzilai_borwein": barzilai_borwein,
     "ogm": ogm,
     "item": item,
+    "lbfgs": lbfgs,
+    "newton": newton,
     "schedule": schedule,
     "decentralised_gd": decentralised_gd,
     "gradient_tracking": gradient_tracking,

@@ -96,7 +96,7 @@ def check(folder: Path) -> None:
     whole = logistic()
     shared = cluster.deal(whole, deadline=60)
     ranks = shared.ranks
-    held = shared.problem._A.shape[0]
+    held = int(shared.problem.counts.sum())
     (folder / f"rows-{ranks.rank}.txt").write_text(f"{held} {os.getpid()}")
 
     def keep(name, history):
@@ -157,7 +157,7 @@ def own_data(rank: int, size: int) -> BinaryLogistic:
     """A rank's own problem, from its own rows alone; the ranks hold different numbers of devices."""
     whole = logistic()
     blocks = [range(0, 5), range(5, 8)] if size == 2 else np.array_split(np.arange(DEVICES), size)
-    rows = [whole.rows(i) * whole._y[whole.block(i)][:, None] for i in blocks[rank]]
+    rows = [whole.rows(i) for i in blocks[rank]]
     labels = np.concatenate([whole._y[whole.block(i)] for i in blocks[rank]])
     owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     return BinaryLogistic(np.vstack(rows), labels, partition.given(owner), mu=0.05)

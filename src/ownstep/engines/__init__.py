@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ownstep.engines import cluster
 from ownstep.engines.compare import TOLERANCES, Comparison, baselines, beyond, compare
-from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local import describe, run
 from ownstep.engines.participation import (
     MISSING,
@@ -46,7 +45,6 @@ __all__ = [
     "parse_participation",
     "price",
     "run",
-    "run_lbfgs",
     "tune",
     "tune_step",
 ]

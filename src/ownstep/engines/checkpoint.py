@@ -176,8 +176,6 @@ def restore(template: Any, arrays: Columns, plain: dict[str, Any], prefix: str =
         if dataclasses.is_dataclass(old) and not isinstance(old, type):
             changes[f.name] = restore(old, arrays, plain, key + ".")
         elif key in arrays:
-            if is_vector(old) and tuple(old.shape) != arrays[key].shape:
-                raise ValueError(f"its {key} has shape {arrays[key].shape}, here it is {tuple(old.shape)}")
             changes[f.name] = like(arrays[key], old)
         elif key in plain:
             value = plain[key]

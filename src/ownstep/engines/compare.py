@@ -11,11 +11,10 @@ import numpy as np
 
 from ownstep.engines import checkpoint as ckpt
 from ownstep.engines.arguments import check_method
-from ownstep.engines.lbfgs import run_lbfgs
 from ownstep.engines.local.engine import describe, run
 from ownstep.engines.participation import Participation
 from ownstep.history import History, finite
-from ownstep.methods import GD, ITEM, AdGD, BarzilaiBorwein, Method, Nesterov, NesterovRestart, OwnStep
+from ownstep.methods import GD, ITEM, LBFGS, AdGD, BarzilaiBorwein, Method, Nesterov, NesterovRestart, OwnStep
 from ownstep.plan import Plan
 from ownstep.smoothness import Smoothness
 from ownstep.support.errors import InvalidInput, unknown_name
@@ -49,6 +48,7 @@ def beyond() -> dict[str, Method]:
         "Nesterov, restart": NesterovRestart(),
         "ITEM 1/L": ITEM(),
         "ITEM 1/L-bar": ITEM("mean"),
+        "L-BFGS": LBFGS(),
     }
 
 
@@ -68,15 +68,23 @@ class Comparison:
         return [self.histories[name].rounds_to(t, self.optimum) for t in self.tolerances]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a method: mean step, rounds and seconds to each tolerance, when it switched, why it stopped."""
-        out = []
+        """One row per method: mean step, what it took to each tolerance, when it switched, why it stopped.
+
+        ``key`` names the method in one unique word. ``exchanges`` counts how often the server waited for the devices:
+        one per round, as every trial point of a line search is a round. ``bytes`` is what one device sent and received.
+        """
+        out: list[dict[str, Any]] = []
         for name, history in self.histories.items():
             tuning = history.settings.get("tuning")
+            rounds = dict(zip([f"{t:g}" for t in self.tolerances], self.rounds(name), strict=True))
             out.append(
                 {
                     "method": name,
+                    "key": _unique(str(history.settings.get("key") or slug(name)), {row["key"] for row in out}),
                     "step": finite(float(history.columns["step"][0])) if history.rounds else None,
-                    "rounds": dict(zip([f"{t:g}" for t in self.tolerances], self.rounds(name), strict=True)),
+                    "rounds": rounds,
+                    "exchanges": rounds,
+                    "bytes": {t: None if k is None else history.bytes_per_device(k) for t, k in rounds.items()},
                     "seconds": {f"{t:g}": history.seconds_to(t, self.optimum) for t in self.tolerances},
                     "switched_at": history.switched_at,
                     "final_gap": float(history.gap(self.optimum)[-1]),
@@ -123,7 +131,6 @@ def compare(
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
     measure_gradient: bool = False,
-    lbfgs: bool = False,
     engine: Callable[..., History] = run,
 ) -> Comparison:
     """Run every method from the same start until the tightest tolerance or ``rounds``.
@@ -137,7 +144,6 @@ def compare(
     seed : of the step search.
     checkpoint : a folder with one checkpoint a method; an interrupted comparison goes on from there.
     measure_gradient : record ||grad f|| in every round; a second sum in Algorithm 1's local phase, and its seconds.
-    lbfgs : add a row for scipy's L-BFGS, which needs all data in one place or a line search by messages.
     engine : who runs them, with the arguments of :func:`ownstep.engines.run`.
     """
     if methods is not None and not isinstance(methods, Mapping):
@@ -178,12 +184,15 @@ def compare(
         )
         if histories[name].stopped.startswith("interrupted"):
             raise KeyboardInterrupt
-    if lbfgs:
-        histories["L-BFGS (scipy)"] = run_lbfgs(problem, rounds, x0=x0, target=None if full else goal)
     if checkpoint is not None:  # nothing is left to go on from
         for name in chosen:
             ckpt.remove(_checkpoint(checkpoint, name))
     return Comparison(histories, made, best, tuple(tolerances))
+
+
+def _unique(key: str, taken: set[str]) -> str:
+    """The key, numbered where it is taken already."""
+    return next(k for k in (key, *(f"{key}#{i}" for i in range(2, len(taken) + 3))) if k not in taken)
 
 
 def _checkpoint(folder: str | Path, name: str) -> Path:

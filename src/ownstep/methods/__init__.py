@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Vector, alike, norm
+from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Sketch, SketchWork, Vector, alike, norm
 from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
 from ownstep.methods.federated.fedprox import FedProx
@@ -12,6 +12,7 @@ from ownstep.methods.gossip.dgd import DecentralisedGD, GradientTracking
 from ownstep.methods.gossip.extra import EXTRA, NIDS
 from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
+from ownstep.methods.naming import key_of
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
 from ownstep.methods.own.own_step import OwnStep
@@ -22,7 +23,9 @@ from ownstep.methods.pooled.adgd import AdGD
 from ownstep.methods.pooled.barzilai_borwein import BarzilaiBorwein
 from ownstep.methods.pooled.gd import GD
 from ownstep.methods.pooled.item import ITEM
+from ownstep.methods.pooled.lbfgs import LBFGS
 from ownstep.methods.pooled.momentum import HeavyBall, Nesterov
+from ownstep.methods.pooled.newton import Newton
 from ownstep.methods.pooled.ogm import OGM
 from ownstep.methods.pooled.restart import NesterovRestart
 from ownstep.methods.steps import STEPS
@@ -38,6 +41,8 @@ METHODS: dict[str, type] = {
     "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
+    "lbfgs": LBFGS,
+    "newton": Newton,
     "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
@@ -78,6 +83,7 @@ __all__ = [
     "GD",
     "GRAPHS",
     "ITEM",
+    "LBFGS",
     "METHODS",
     "NIDS",
     "OGM",
@@ -104,6 +110,7 @@ __all__ = [
     "Nesterov",
     "NesterovRestart",
     "Never",
+    "Newton",
     "NormBelow",
     "OwnStep",
     "Plateau",
@@ -111,10 +118,13 @@ __all__ = [
     "Scaffold",
     "Schedule",
     "Shrunk",
+    "Sketch",
+    "SketchWork",
     "Switch",
     "Vector",
     "Watch",
     "alike",
+    "key_of",
     "mixing_matrix",
     "norm",
     "parse_switch",

@@ -45,9 +45,53 @@ class LocalWork:
     shift: Vector = None
 
 
+@dataclass(frozen=True)
+class SketchWork:
+    """A short description of a device's curvature that it is to make at x; answered with :class:`Sketch`.
+
+    Parameters
+    ----------
+    rank : k, how many eigenpairs; a device with fewer coordinates or rows sends fewer.
+    shared : False asks every device for its own leading eigenpairs. True asks for one sum only: every device multiplies
+        the Hessian of its data term by the same (d, k) matrix Omega, drawn by :func:`ownstep.smoothness.shared_matrix`
+        from (``seed``, d, k), and sum_i c_i H_i Omega travels, c being the ask's ``mix``. It never shows one device.
+    seed : of the matrix, and of the start of a device's search for its eigenpairs.
+    revealing : allow a rank above the share of a device's rows beyond which a sketch shows the span of those rows
+        (:data:`ownstep.smoothness.REVEALING`); otherwise the device reduces its rank to that share.
+    """
+
+    rank: int
+    shared: bool = False
+    seed: int = 0
+    revealing: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """The curvature of f_i, or of a weighted sum of them, at a point: leading eigenpairs and what is left.
+
+        Hessian  ~  U (diag(values) - rest I) U^T + rest I + diag(penalty)
+
+    Parameters
+    ----------
+    vectors : (k, d) orthonormal rows, U^T; for a shared sketch the rows of (sum_i c_i H_i Omega)^T, not orthonormal.
+    values : (k,) eigenvalues of the Hessian of the data term, or their sizes where it is not convex, largest first;
+        empty for a shared sketch.
+    trace : of the Hessian of the data term; nan where it is not known (a network), and the rest is then half the
+        smallest value kept.
+    penalty, free : the diagonal of the penalty's Hessian: ``penalty`` in every coordinate but the last ``free``.
+    """
+
+    vectors: Vector
+    values: NDArray[np.float64]
+    trace: float
+    penalty: float = 0.0
+    free: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """What a method wants evaluated.
+    """What a method wants evaluated. Whatever is asked travels in one exchange.
 
     Parameters
     ----------
@@ -65,6 +109,11 @@ class Ask:
         long as f_i stays the same; with mini-batches f_i is the round's batch, so the device evaluates it at x' too,
         which doubles its work: the change between two batches would be noise. For convex f_i, L_i is at most the
         smoothness constant of f_i, and the mean sum_i w_i L_i is at least what the pooled gradient would show.
+    base : a second point at which the same devices evaluate the same sum and their losses, so that two points can be
+        compared although others answered last time: twice the vectors each way. Methods ask for it only once somebody
+        was absent.
+    hessian : the same sum of the Hessians at x, sum_i c_i H_i, penalty included: d(d+1)/2 numbers up.
+    sketch : what else of its curvature every device is to send; k vectors of length d up, and k + 3 numbers.
     """
 
     x: Vector
@@ -73,6 +122,9 @@ class Ask:
     links: NDArray[np.int64] | None = None
     also: NDArray[np.float64] | None = None
     curvature: bool = False
+    base: Vector = None
+    hessian: bool = False
+    sketch: SketchWork | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +143,9 @@ class Answer:
     previous : the mean of the losses at the point last asked about, over the same devices and data as ``value``, so
         that the two can be compared; nan unless curvature was asked for and everyone who answers was there then, and
         with mini-batches: the step between the two points followed another batch's gradient.
+    base, base_value : the sum and the value at the second point, of the devices that answered, where asked for.
+    hessian : the upper triangle of sum_i c_i H_i, row by row (``H[numpy.triu_indices(d)]``), where asked for.
+    sketches : one :class:`Sketch` per device, None for who was absent; a shared sketch is a tuple of one.
     """
 
     sum: Vector = None
@@ -100,6 +155,10 @@ class Answer:
     also: Vector = None
     curvature: NDArray[np.float64] | None = None
     previous: float = math.nan
+    base: Vector = None
+    base_value: float = math.nan
+    hessian: Vector = None
+    sketches: tuple[Sketch | None, ...] = ()
 
 
 @dataclass(frozen=True)

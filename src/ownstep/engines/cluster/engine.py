@@ -32,7 +32,7 @@ from ownstep.engines.local.loop import Loop
 from ownstep.engines.participation import Participation
 from ownstep.engines.saving import Saver, go_on
 from ownstep.history import History
-from ownstep.methods import Ask, Method
+from ownstep.methods import METHODS, Ask, Method, key_of
 from ownstep.plan import Devices
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness
@@ -138,7 +138,8 @@ def run(
                 shared, rounds, devices=devices, x0=x0, target=goal, participation=participation, seed=seed,
                 progress=progress,
             )  # fmt: skip
-            method, extra = tuned.method, extra | {"tuning": tuned.to_dict()}
+            extra |= {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
+            method = tuned.method
         start = first_point(shared, x0)
         measured = measure_gradient or gradient_tolerance is not None
         loop = _Loop(method, shared, devices, start, participation, name or repr(method), extra, measured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ from ownstep.engines.participation import Missing, effective_mix
 from ownstep.methods import Answer, Ask, LocalWork, alike, norm
 from ownstep.problems.base import Problem
 from ownstep.support.errors import InvalidInput
+from ownstep.support.vectors import to_numpy
 
 Present = NDArray[np.bool_]
+MOST_COORDINATES = 4000
+"""Newton's triangle has 8 million numbers then, and its factorisation takes seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,11 @@ class Answering:
 
     def __call__(self, ask: Ask, present: Present) -> Answered:
         """The answer of the devices that are present."""
+        seen = self._gradients(ask, present)
+        return self._more(ask, present, seen) if wants_more(ask) else seen
+
+    def _gradients(self, ask: Ask, present: Present) -> Answered:
+        """The sums of gradients, and what is measured along with them."""
         if ask.mix is None:
             return self._each(ask, present)
         if ask.curvature or ask.also is not None:
@@ -67,8 +75,32 @@ class Answering:
         else:
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = np.nan
-        answer = Answer(total, self._value(losses, present))
+        answer = Answer(total, self._value(losses, present), present=self._seen(present))
         return Answered(answer, losses, gradient_norm, *server_bytes(ask, present))
+
+    def _more(self, ask: Ask, present: Present, seen: Answered) -> Answered:
+        """The sum at a second point, the Hessian, the sketches: of those who are present."""
+        if ask.mix is None or ask.local is not None:
+            raise InvalidInput("a second point, a Hessian and sketches go with one sum of gradients at x")
+        mix, found = ask.mix, dict[str, Any]()
+        if self.missing is not None:
+            mix = effective_mix(mix, self.problem.weights, present, "drop" if self.missing == "drop" else "rescale")
+        if ask.base is not None:
+            found |= self._at_base(ask.base, ask.mix, mix, present)
+        if ask.hessian:
+            found["hessian"] = triangle(self.problem, ask.x, mix)
+        return replace(seen, answer=replace(seen.answer, **found))
+
+    def _at_base(
+        self, base: Any, asked: NDArray[np.float64], mix: NDArray[np.float64], present: Present
+    ) -> dict[str, Any]:
+        if self.missing != "last":
+            losses, total = self.problem.mix(base, mix)
+        else:  # the absent count with what they sent last, here as at x
+            losses, rows = each(self.problem, base)
+            rows[~present] = self.last[~present]
+            total = alike(asked, rows) @ rows
+        return {"base": total, "base_value": self._value(losses, present)}
 
     def _measured(self, ask: Ask, asked: NDArray[np.float64], present: Present) -> Answered:
         """Every gradient on its own, so that curvatures and a second sum come from the same pass."""
@@ -156,8 +188,43 @@ def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray
     """A vector each way and a number with it: the loss up, the device's coefficient down.
 
     Control variates double the vectors; a second sum is one vector more up and one coefficient more down; curvature
-    is two numbers more up, L_i and the loss at the last point.
+    is two numbers more up, L_i and the loss at the last point. A second point is a vector more each way and a loss
+    more up, a Hessian its triangle up, a sketch k vectors and k + 3 numbers up; what is asked for is one number down.
     """
     vectors, twice = (2 if ask.local is not None and ask.local.shift is not None else 1), ask.also is not None
     up, down = (vectors + twice) * ask.x.nbytes + 8 + 16 * ask.curvature, vectors * ask.x.nbytes + 8 + 8 * twice
+    if ask.base is not None:
+        up, down = up + ask.x.nbytes + 8, down + ask.x.nbytes
+    if ask.hessian:
+        d = len(ask.x)
+        up += ask.x.nbytes // d * (d * (d + 1) // 2)
     return present * np.int64(up), present * np.int64(down)
+
+
+def wants_more(ask: Ask) -> bool:
+    """Does the ask want anything of another point or of second order?"""
+    return ask.base is not None or ask.hessian or ask.sketch is not None
+
+
+def triangle(problem: Any, x: Any, mix: NDArray[np.float64]) -> NDArray[Any]:
+    """The upper triangle of sum_i c_i H_i(x), refused where it is too large or not finite."""
+    if not hasattr(problem, "hessian"):
+        raise InvalidInput(
+            f"{type(problem).__name__} has no Hessians to send, which Newton() needs; LBFGS() needs gradients alone"
+        )
+    d = problem.dim
+    if d > MOST_COORDINATES:
+        raise InvalidInput(
+            f"a Hessian of {d} coordinates is {d * (d + 1) // 2:,} numbers; Newton() is for at most "
+            f"{MOST_COORDINATES}, OwnCurvature() and LBFGS() for any"
+        )
+    return checked_triangle(np.asarray(problem.hessian(x, mix)[np.triu_indices(d)], to_numpy(x).dtype), d)
+
+
+def checked_triangle(numbers: NDArray[Any], d: int) -> NDArray[Any]:
+    """A triangle that came from devices: of the shape asked for and finite."""
+    if numbers.shape != (d * (d + 1) // 2,):
+        raise InvalidInput(f"a Hessian's triangle has {d * (d + 1) // 2} numbers, got shape {numbers.shape}")
+    if not np.isfinite(numbers).all():
+        raise InvalidInput("a Hessian with entries that are not finite")
+    return numbers

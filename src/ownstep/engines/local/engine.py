@@ -13,7 +13,7 @@ from ownstep.engines.local.loop import Loop
 from ownstep.engines.participation import Participation
 from ownstep.engines.saving import Saver, ends_well
 from ownstep.history import History
-from ownstep.methods import Method
+from ownstep.methods import METHODS, Method, key_of
 from ownstep.plan import Devices, Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness, measure
@@ -104,7 +104,7 @@ def run(
             seed=seed,
             progress=progress,
         )
-        method, tuning = tuned.method, {"tuning": tuned.to_dict()}
+        method, tuning = tuned.method, {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
     start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)

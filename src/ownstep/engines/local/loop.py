@@ -15,7 +15,7 @@ from ownstep.engines import checkpoint as ckpt
 from ownstep.engines.local.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.history import COLUMNS, History
-from ownstep.methods import Answer, Ask, Method, Watch, norm
+from ownstep.methods import METHODS, Answer, Ask, Method, Watch, key_of, norm
 from ownstep.plan import Devices
 from ownstep.problems.base import Problem
 from ownstep.support.errors import InvalidInput, OwnstepError
@@ -69,7 +69,7 @@ class Loop:
         }
         self.fingerprint = self.settings | {"data": digest(devices.weights, devices.L, x0)}
         self.fingerprint |= {"setting": getattr(problem, "settings", None)}
-        self.settings |= extra | getattr(problem, "settings", {})
+        self.settings |= {"key": key_of(method, METHODS)} | extra | getattr(problem, "settings", {})
 
     def evaluate(self) -> None:
         """Ask, evaluate, and record what the round sees; nothing moves yet."""
@@ -125,10 +125,11 @@ class Loop:
         value, first = self.columns["value"][-1], self.columns["value"][0]
         recovers = getattr(self.method, "constant_free", False)
         gradient_norm = self.columns["gradient_norm"][-1]
-        if not np.isfinite(value):
-            self.sound = False
+        refused = getattr(self.method, "searches", False) and np.isfinite(first) and self.k < rounds
+        self.sound = bool(np.isfinite(value))
+        if not self.sound and not refused:
             self._stop(f"f(x) is {value} at round {self.k}")
-        elif not small_enough(*vectors(self.answer)):
+        elif self.sound and not small_enough(*vectors(self.answer)):
             self._stop(f"f(x) is {value:.6g} at round {self.k}, but {self.culprits()}")
         elif value - first > DIVERGED * max(1.0, abs(first)) and not recovers:
             self.sound = False
@@ -184,6 +185,7 @@ class Loop:
         for entries in (*self.columns.values(), self.took_part):
             del entries[self.k :]
         self.evaluate()
+        self.sound = bool(np.isfinite(self.columns["value"][-1]))
         self._stop(f"interrupted after {self.k} rounds")
 
     def save(self, path: Path) -> None:

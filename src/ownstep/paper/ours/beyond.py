@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ownstep import partition as partitions
 from ownstep import plots
 from ownstep.data import load
-from ownstep.engines import Bernoulli, baselines, beyond, compare, describe, run_lbfgs
+from ownstep.engines import Bernoulli, baselines, beyond, compare, describe
 from ownstep.engines import run as run_method
-from ownstep.methods import GD, ITEM, AdGD, At, BarzilaiBorwein, Method, Nesterov, OwnStep
+from ownstep.methods import GD, ITEM, LBFGS, AdGD, At, BarzilaiBorwein, Method, Nesterov, OwnStep
 from ownstep.paper.machinery.neural import WORTHWHILE
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, LinearModel, logistic_regression, optimum
@@ -41,7 +41,7 @@ LEVELS = (1e-2, 1e-4, 1e-6)
 ABSENT_LEVELS = (1e-1, 1e-2)
 SHOWN = (
     "Algorithm 1", "adaptive own steps", "own steps, ITEM", "Barzilai-Borwein", "ITEM 1/L-bar", "Nesterov, restart",
-    "L-BFGS (scipy)",
+    "L-BFGS",
 )  # fmt: skip
 """Methods that are drawn."""
 COLOURS = ("#0072B2", "#444444", "#E69F00", "#D55E00", "#CC79A7", "#009E73")
@@ -105,7 +105,7 @@ def _per_class(labels: NDArray[Any], count: int, seed: int) -> NDArray[np.intp]:
 def _full(problem: LinearModel, rounds: int, seed: int) -> dict[str, Any]:
     """Everyone in every round: rounds and seconds to each gap, for every method."""
     found = compare(
-        problem, baselines() | beyond(), rounds, tolerances=LEVELS, seed=seed, progress=False, lbfgs=True
+        problem, baselines() | beyond(), rounds, tolerances=LEVELS, seed=seed, progress=False
     )  # fmt: skip
     series = {n: found.histories[n].gap(found.optimum)[:400].tolist() for n in SHOWN}
     return {"gain": found.plan.devices.gain, "rows": found.rows(), "series": series}
@@ -159,8 +159,8 @@ def _network(seed: int, rounds: int) -> dict[str, Any]:
             seconds = float(history.columns["seconds"].sum())
             out[kind][name] = {"loss": loss, "accuracy": whole.accuracy(x), "seconds": seconds}
         if kind == "full":
-            history = run_lbfgs(problem, rounds)
-            x = torch.as_tensor(history.best_x, dtype=torch.float32)
+            history = run_method(LBFGS(), problem, rounds, devices=devices, progress=False, name="L-BFGS")
+            x = torch.as_tensor(history.best_x)
             seconds = float(history.columns["seconds"].sum())
             out[kind][history.name] = {"loss": history.best_value, "accuracy": whole.accuracy(x), "seconds": seconds}
     return out

@@ -1,0 +1,74 @@
+"""Newton's method, for few coordinates: the devices send their Hessians, the server adds and solves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.methods.base import Answer, Ask, Vector
+from ownstep.methods.search.searched import Searched, SearchedState, begin
+from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
+from ownstep.support.vectors import like, to_numpy
+
+FLAT = 1e-12
+"""Eigenvalues below this share of the largest are raised to it: nothing curves along them that arithmetic could see."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonState(SearchedState):
+    """And the upper triangle of the Hessian at the base."""
+
+    triangle: Vector = field(kw_only=True, repr=False)
+
+
+@dataclass(frozen=True)
+class Newton(Searched[NewtonState]):
+    """x^{k+1} = x^k - t_k H(x^k)^{-1} grad f(x^k),        H = sum_i w_i H_i.
+
+    Every device sends the upper triangle of its Hessian with its gradient, d(d+1)/2 numbers, and only their sum is
+    needed. For generalised linear models with t_k = 1 it is iteratively reweighted least squares (IRLS). The step is
+    damped by the line search of More and Thuente where t_k = 1 does not bring enough descent. An H with eigenvalues of
+    both signs is replaced by the matrix of their sizes, |H|, so that the direction descends.
+    """
+
+    def start(self, x0: Vector, devices: Devices) -> NewtonState:
+        """Nothing is known at x0."""
+        return NewtonState(**begin(x0, devices), triangle=0.0 * x0)
+
+    def ask(self, state: NewtonState) -> Ask:
+        """Grad f and the Hessian at the trial."""
+        return replace(super().ask(state), hessian=True)
+
+    def _keep(self, state: NewtonState, answer: Answer, everyone: bool) -> NewtonState:
+        if answer.hessian is None:
+            raise InvalidInput("Newton needs devices that send their Hessians; LBFGS() needs gradients alone")
+        return super()._keep(replace(state, triangle=answer.hessian), answer, everyone)
+
+    def _direction(self, state: NewtonState, gradient: Vector) -> tuple[NewtonState, Vector, float]:
+        step = newton_step(to_numpy(state.triangle), to_numpy(gradient))
+        return state, like(step.astype(to_numpy(gradient).dtype), gradient), 1.0
+
+
+def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.float64]:
+    """-|H|^{-1} g for the symmetric H with this upper triangle."""
+    from scipy.linalg import cho_factor, cho_solve  # here, so that the room needs numpy alone
+
+    d = len(gradient)
+    H = np.zeros((d, d))
+    H[np.triu_indices(d)] = triangle
+    H = H + np.triu(H, 1).T
+    try:
+        factor = cho_factor(H, check_finite=False)
+        diagonal = factor[0].diagonal()
+        if diagonal.min() ** 2 > FLAT * diagonal.max() ** 2:
+            return np.asarray(-cho_solve(factor, gradient.astype(float)))
+    except np.linalg.LinAlgError:
+        pass  # not positive definite
+    values, vectors = np.linalg.eigh(H)
+    sizes = np.maximum(np.abs(values), FLAT * np.abs(values).max())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(-vectors @ ((vectors.T @ gradient) / sizes))

@@ -1,0 +1,109 @@
+"""Second derivatives of linear models, from their rows and the pointwise second derivative alone.
+
+    H_i = (1/n_i) sum_j a_j a_j^T (x) W_j + diag(penalty),        W_j = the C x C second derivative at z_j = a_j^T x
+
+with C outputs; coordinate (feature f, output c) of x is number f C + c. Dense rows go through in blocks, so that no
+copy of all of them is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ownstep.problems.linear.model import LinearModel
+
+Array = NDArray[Any]
+BLOCK = 2**21
+"""Entries of a block of dense rows, or of a product with them."""
+
+
+class DataHessian:
+    """The Hessian of a device's data term at x, known by what it does to vectors.
+
+    Parameters
+    ----------
+    model, x, device : whose, where, and of which device.
+    """
+
+    convex = True
+
+    def __init__(self, model: LinearModel, x: Array, device: int) -> None:
+        self.rows = model.rows(device)
+        self.features, self.outputs, self.dim = model.features, model.outputs, model.dim
+        self.curved = pointwise(model, x, self.rows) / self.count
+
+    @property
+    def count(self) -> int:
+        """Rows of the device."""
+        return int(self.rows.shape[0])
+
+    def __matmul__(self, V: Array) -> Array:
+        """H_i V, for the columns of V at once."""
+        k = V.shape[1]
+        wide = V.reshape(self.features, self.outputs * k)
+        out = np.zeros_like(wide)
+        for block in blocks(self.rows, self.outputs * k):
+            rows = self.rows if block == slice(None) else self.rows[block]
+            seen = rows @ wide
+            if self.outputs == 1:
+                seen *= self.curved[block, 0]
+            else:
+                seen = (self.curved[block] @ seen.reshape(-1, self.outputs, k)).reshape(-1, self.outputs * k)
+            out += rows.T @ seen
+        return out.reshape(V.shape)
+
+    @property
+    def trace(self) -> float:
+        """sum_j ||a_j||^2 trace W_j / n_i."""
+        squares = self.rows.multiply(self.rows).sum(axis=1) if sp.issparse(self.rows) else (self.rows**2).sum(axis=1)
+        return float(np.asarray(squares, float) @ np.trace(self.curved, axis1=1, axis2=2).astype(float))
+
+
+def pointwise(model: LinearModel, x: Array, rows: Any) -> Array:
+    """(n, C, C) second derivatives W_j of the loss at these rows."""
+    z = rows @ model._shaped(x)
+    if model.outputs == 1:
+        return np.asarray(model._second(z, np.ones_like(z)))[:, None, None]
+    units = np.eye(model.outputs, dtype=z.dtype)
+    return np.stack([model._second(z, np.broadcast_to(unit, z.shape)) for unit in units], axis=2)
+
+
+def hessian(model: LinearModel, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
+    """sum_i c_i H_i at x, penalty included, as a (d, d) matrix; one pass whatever the number of devices."""
+    A, F, C = model._table.A, model.features, model.outputs
+    curved = pointwise(model, x, A).astype(float) * np.repeat(c / model.counts, model.counts)[:, None, None]
+    total = np.zeros((F, C, F, C))
+    for a in range(C):
+        for b in range(a, C):
+            total[:, a, :, b] = gram(A, curved[:, a, b])
+            total[:, b, :, a] = total[:, a, :, b]
+        total[np.arange(F), a, np.arange(F), a] += float(np.sum(c)) * model.penalty
+    return total.reshape(F * C, F * C)
+
+
+def gram(rows: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """sum_j weights_j a_j a_j^T."""
+    if sp.issparse(rows):
+        scaled = sp.diags_array(weights) @ rows
+        return np.asarray((rows.T @ scaled).toarray(), float)
+    total = np.zeros((rows.shape[1],) * 2)
+    for block in blocks(rows, rows.shape[1]):
+        total += rows[block].T @ (rows[block] * weights[block, None])
+    return total
+
+
+def blocks(rows: Any, width: int) -> Iterator[slice]:
+    """Slices of rows whose products with ``width`` columns stay small."""
+    n = rows.shape[0]
+    size = max(256, BLOCK // max(1, width))
+    if size >= n:
+        yield slice(None)
+        return
+    for start in range(0, n, size):
+        yield slice(start, min(n, start + size))
