@@ -35,10 +35,10 @@ def outcome(made):
 @pytest.mark.parametrize("kind", MODELS)
 def test_blocks_change_rounding_alone_and_threads_not_even_that(kind, sparse, many_blocks, monkeypatch):
     cut = [outcome(problem(kind, sparse=sparse, intercept=True, threads=threads)) for threads in (1, 2, 5)]
-    assert len(problem(kind, sparse=sparse)._table.blocks) > 3
+    assert len(problem(kind, sparse=sparse).table.blocks) > 3
     monkeypatch.undo()
     whole = problem(kind, sparse=sparse, intercept=True)
-    assert len(whole._table.blocks) == 1
+    assert len(whole.table.blocks) == 1
     for one, two, five, expected in zip(*cut, outcome(whole), strict=True):
         assert one.tobytes() == two.tobytes() == five.tobytes()
         np.testing.assert_allclose(one, expected, atol=1e-13)
@@ -56,4 +56,4 @@ def test_a_sparse_table_in_blocks_adds_in_the_order_of_one_block(monkeypatch):
 def test_a_block_of_sparse_rows_shares_memory_with_the_table():
     made = problem("squares", sparse=True)
     assert sp.issparse(made.rows(1))
-    assert np.shares_memory(made.rows(1).data, made._table.A.data)
+    assert np.shares_memory(made.rows(1).data, made.table.A.data)
