@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ownstep.problems.linear import table
+from ownstep.problems.linear import by_device, table
 
 from .test_linear import MODELS, problem
 
@@ -57,3 +57,17 @@ def test_a_block_of_sparse_rows_shares_memory_with_the_table():
     made = problem("squares", sparse=True)
     assert sp.issparse(made.rows(1))
     assert np.shares_memory(made.rows(1).data, made.table.A.data)
+
+
+@pytest.mark.parametrize("common", [True, False])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", MODELS)
+def test_gradients_of_many_devices_in_batches(kind, sparse, common, monkeypatch):
+    made = problem(kind, devices=7, sparse=sparse, intercept=True, threads=2)
+    x = np.random.default_rng(0).standard_normal(made.dim if common else (7, made.dim))
+    losses, gradients = made.each(x)
+    monkeypatch.setattr(by_device, "FEW", 0)
+    monkeypatch.setattr(by_device, "BATCH", 40)
+    batched = made.each(x)
+    np.testing.assert_allclose(batched[0], losses, rtol=1e-13)
+    np.testing.assert_allclose(batched[1], gradients, atol=1e-14)

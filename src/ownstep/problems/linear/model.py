@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import Partition, as_partition
-from ownstep.problems.linear import second_order
+from ownstep.problems.linear import by_device, second_order
 from ownstep.problems.linear.table import DenseTable, SparseTable
 from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
@@ -155,9 +155,9 @@ class LinearModel(ABC):
 
         if c.ndim == 1:
             total = self.table.transposed(weighted, point, tail=point.shape[1:]).ravel()
-            return self._losses(x, loss), total + float(c.sum()) * self._ridge(x)
+            return self._losses(x, loss), total + float(c.sum()) * self.ridge(x)
         totals = self.table.transposed(weighted, point, tail=(self.outputs * c.shape[1],))
-        ridge = np.outer(self._ridge(x), c.sum(axis=0).astype(self.dtype))
+        ridge = np.outer(self.ridge(x), c.sum(axis=0).astype(self.dtype))
         return self._losses(x, loss), totals.reshape(self.dim, c.shape[1]) + ridge
 
     def gradients(self, x: Array) -> Array:
@@ -166,15 +166,7 @@ class LinearModel(ABC):
 
     def each(self, x: Array) -> tuple[NDArray[np.float64], Array]:
         """(f_i for every device, one row a device: grad f_i), at x or at row i of x; N vectors, but still one pass."""
-        points = np.broadcast_to(x, (len(self.counts), self.dim))
-        losses, out = np.empty(len(points)), np.empty(points.shape, self.dtype)
-        for i, point in enumerate(points):
-            block, ridge = self.block(i), self._ridge(point)
-            rows = self.table.rows(block)
-            loss, slope = self._pointwise(rows @ self._shaped(point), block)
-            losses[i] = loss.sum() / self.counts[i] + 0.5 * float(point @ ridge)
-            out[i] = (rows.T @ slope).ravel() / self.counts[i] + ridge
-        return losses, out
+        return by_device.each(self, x)
 
     def hessian_product(self, x: Array, v: Array) -> Array:
         """(the Hessian of f at x) times v, without forming it."""
@@ -185,7 +177,7 @@ class LinearModel(ABC):
             return out
 
         out: Array = self.table.transposed(curved, self._point(x), self._shaped(v), tail=self._shaped(v).shape[1:])
-        return out.ravel() + self._ridge(v)
+        return out.ravel() + self.ridge(v)
 
     def hessian(self, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
         """sum_i c_i (the Hessian of f_i at x), written out: for few coordinates."""
@@ -252,12 +244,13 @@ class LinearModel(ABC):
         inside = np.diff(np.clip(self.starts[first : last + 1], start, stop))
         return np.repeat(values[first:last], inside, axis=0)
 
-    def _ridge(self, x: Array) -> Array:
+    def ridge(self, x: Array) -> Array:
+        """The gradient of the L2 term at x."""
         out: Array = (self._shaped(x).T * self._penalty).T.ravel()
         return out
 
     def _losses(self, x: Array, loss: Array) -> NDArray[np.float64]:
-        ridge = 0.5 * float(x @ self._ridge(x))
+        ridge = 0.5 * float(x @ self.ridge(x))
         return np.asarray(np.add.reduceat(loss, self.starts[:-1]) / self.counts + ridge, float)
 
 
