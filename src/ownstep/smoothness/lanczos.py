@@ -5,8 +5,8 @@ lower bound of H's, and some eigenvalue of H lies within
 
     beta_m |s_m|,          s_m: last entry of theta's eigenvector of T,
 
-of it. As for every Rayleigh-Ritz value, the true error is of the order of that bound squared. Vectors are not
-reorthogonalised: for the largest eigenvalue that only costs products, never accuracy (Paige 1971).
+of it; where the next eigenvalue is further away than a gap, the error is at most that bound squared over the gap.
+Vectors are not reorthogonalised: for the largest eigenvalue that only costs products, never accuracy (Paige 1971).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ownstep.support.errors import OwnstepError
 
 Array = NDArray[np.float64]
 
-TOLERANCE = 1e-8
-"""The error bound of every eigenvalue at the end, relative to it."""
+TOLERANCE, ERROR = 1e-8, 1e-11
+"""When an eigenvalue is known: the error bound above, or its square over the gap to the next value, relative to it."""
 
 MOST = 2000
 """Products after which an eigenvalue that has not converged is an error."""
@@ -106,61 +106,89 @@ class _Few(_Ritz):
         self.next = m + max(2, m // 6)
         diagonal, side = np.array(self.alpha), np.array(self.beta)
         found = [
-            eigh_tridiagonal(diagonal[:, i], side[:, i], select="i", select_range=(m - 1, m - 1))
+            eigh_tridiagonal(diagonal[:, i], side[:, i], select="i", select_range=(max(0, m - 2), m - 1))
             for i in range(len(beta))
         ]
-        self.values = np.array([value[0] for value, _ in found])
-        residual = beta * np.array([abs(vector[-1, 0]) for _, vector in found])
-        return bool((residual <= TOLERANCE * self.values).all())
+        self.values = np.array([values[-1] for values, _ in found])
+        gap = np.array([np.ptp(values) for values, _ in found])
+        residual = beta * np.array([abs(vectors[-1, -1]) for _, vectors in found])
+        sharp = residual**2 <= ERROR * self.values * gap
+        return bool((sharp | (residual <= TOLERANCE * self.values)).all())
 
 
 class _Many(_Ritz):
     """All matrices at once, step by step.
 
-    theta_m is the zero of the last pivot of theta - T, which is concave and increasing right of theta_{m-1}; Newton's
-    method from the left then climbs to it. The 2 x 2 matrix ((theta, r), (r, alpha_m)), with r the last residual, gives
-    a start on the left; the pivot's slope at theta is 1 / s_m^2.
+    Let q_j be the pivots of theta - T. The last one vanishes at theta_m, the largest eigenvalue:
+
+        (theta - alpha_m) q_{m-1}(theta) = beta_{m-1}^2.
+
+    Right of theta_{m-1}, where q_{m-1} is concave and increasing, its tangent gives a quadratic equation whose larger
+    root is at most theta_m; so repeating this climbs to theta_m. The derivative of q_m there is 1 / s_m^2.
     """
 
     def __init__(self, count: int) -> None:
         super().__init__()
         self.done = np.zeros(count, bool)
-        self.residual = np.zeros(count)
+        self.slope = np.ones(count)
 
     def _update(self, beta: Array) -> bool:
-        last, m = self.alpha[-1], len(self.alpha)
-        if m == 1:
-            self.values, slope = last.copy(), np.ones_like(last)
+        if len(self.alpha) == 1:
+            self.values = self.alpha[0].copy()
         else:
-            mean, half = (self.values + last) / 2, (self.values - last) / 2
-            theta = np.where(self.done, self.values, mean + np.sqrt(half**2 + self.residual**2))
-            good = np.zeros(len(theta), bool)
-            for _ in range(NEWTON):
-                pivot, slope, good = self._pivot(theta)
-                move = np.divide(pivot, slope, out=np.zeros_like(theta), where=good & ~self.done)
-                theta = theta - move
-                if (np.abs(move) <= 4 * np.finfo(float).eps * theta).all():
-                    break
-            else:
-                good &= np.abs(move) <= 1e-13 * theta
-            self.values = theta
-            for i in np.flatnonzero(~good & ~self.done):
-                self.values[i], slope[i] = self._alone(int(i))
-        self.residual = np.where(self.done, self.residual, beta / np.sqrt(slope))
-        self.done |= self.residual <= TOLERANCE * self.values
+            self._climb()
+        residual = beta / np.sqrt(self.slope)
+        self.done |= residual <= TOLERANCE * self.values
+        left = np.flatnonzero(~self.done)
+        if len(left):
+            # the error is at most residual^2 / gap, and the gap is wide enough if no second value of T lies within it
+            wide = residual[left] ** 2 / (ERROR * self.values[left])
+            self.done[left] = (wide < self.values[left]) & self._single(self.values[left] - wide, left)
         return bool(self.done.all())
 
-    def _pivot(self, theta: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """The last pivot of theta - T, its derivative, and whether all others are positive."""
-        pivot, slope, good = theta - self.alpha[0], np.ones_like(theta), np.ones(len(theta), bool)
+    def _climb(self) -> None:
+        """From the largest eigenvalue of every T without its last row to that of T."""
+        alpha, beta = self.alpha[-1], self.beta[-1]
+        theta, pivot, slope = self.values, np.zeros_like(alpha), self.slope
+        for _ in range(NEWTON):
+            above = theta - alpha
+            half = (pivot + slope * above) / 2
+            move = (np.sqrt(half**2 + slope * (beta**2 - pivot * above)) - half) / slope
+            theta = np.where(self.done, theta, theta + move)
+            pivot, slope, good = self._pivot(theta)
+            settled = np.abs(move) <= 1e-13 * theta
+            if (self.done | ~good | settled).all():
+                break
+        good &= settled
         with np.errstate(all="ignore"):
-            for alpha, beta in zip(self.alpha[1:], self.beta, strict=True):
-                good &= pivot > 0
+            slope = 1 + (beta / pivot) ** 2 * slope
+        good &= np.isfinite(slope)
+        self.values, self.slope = theta, np.where(self.done, self.slope, slope)
+        for i in np.flatnonzero(~good & ~self.done):
+            self.values[i], self.slope[i] = self._alone(int(i))
+
+    def _pivot(self, theta: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """The last pivot but one of theta - T, its derivative, and whether all up to it are positive."""
+        pivot, slope = theta - self.alpha[0], np.ones_like(theta)
+        good = pivot > 0
+        with np.errstate(all="ignore"):
+            for alpha, beta in zip(self.alpha[1:-1], self.beta, strict=False):
                 ratio = beta / pivot
                 slope = 1 + ratio**2 * slope
                 pivot = theta - alpha - beta * ratio
-        good &= np.isfinite(pivot) & np.isfinite(slope)
-        return pivot, slope, good
+                good &= pivot > 0
+        good &= np.isfinite(slope)
+        return np.where(good, pivot, 1), np.where(good, slope, 1), good
+
+    def _single(self, bound: Array, chosen: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Does exactly one eigenvalue of T lie above the bound? As many do as pivots of bound - T are negative."""
+        pivot = bound - self.alpha[0][chosen]
+        above = (pivot < 0).astype(int)
+        with np.errstate(all="ignore"):
+            for alpha, beta in zip(self.alpha[1:], self.beta, strict=True):
+                pivot = bound - alpha[chosen] - beta[chosen] ** 2 / pivot
+                above += pivot < 0
+        return np.asarray((above == 1) & np.isfinite(pivot))
 
     def _alone(self, i: int) -> tuple[float, float]:
         """(theta, 1 / s_m^2) of one matrix, from LAPACK, where rounding has spoilt the pivots."""
