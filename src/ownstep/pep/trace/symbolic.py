@@ -268,7 +268,7 @@ def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
     for _ in range(rounds):
         ask = method.ask(state)
         if ask.local is not None:
-            raise NotLinear(f"its {ask.local.steps} local steps between two rounds are not followed here")
+            raise NotLinear(f"its {ask.local.longest} local steps between two rounds are not followed here")
         asks.append(_rows(ask.x))
         if ask.mix is None:
             mixes.append(None)
