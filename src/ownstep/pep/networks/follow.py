@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines.participation import MISSING, effective_mix
-from ownstep.methods.base import Answer, Ask, LocalWork, Method
+from ownstep.methods.base import Answer, Ask, Method
 from ownstep.methods.gossip.peers import Peers
+from ownstep.methods.local_work import LocalWork
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Agents, AnyMixing, Averaging, Frame, Kinds, Shared
 from ownstep.pep.trace.symbolic import LossValue, NotLinear, _explain
@@ -71,8 +72,12 @@ def answer(
     weights : w_i, one per device.
     """
     nobody: Any = LossValue()
-    if ask.curvature:
-        raise NotLinear("measuring curvature along the way is not linear")
+    wanted = {"measuring curvature": ask.curvature, "a Hessian": ask.hessian, "a sketch of the curvature": ask.sketch}
+    for what, used in wanted.items():
+        if used:
+            raise NotLinear(f"{what} is not linear")
+    if ask.base is not None:
+        raise NotLinear("asking at a second point is not followed here, where it")
     rows = gradient(ask.x, name) if ask.local is None else _work(ask.x, ask.local, gradient, name)
     if present is not None:
         rows = present.astype(float)[:, None] * rows
@@ -90,15 +95,19 @@ def answer(
 
 def _work(x: Any, work: LocalWork, gradient: Callable[[Any, str], Any], name: str) -> Any:
     """d_i = (x - y_i) / eta after the local steps of :class:`~ownstep.methods.base.LocalWork`."""
+    if work.rule is not None or work.norms:
+        raise NotLinear("choosing local steps by norms is not linear")
+    length: Any = work.step if np.ndim(work.step) == 0 else np.asarray(work.step)[:, None]
     total: Any = None
-    for e in range(work.steps):
-        move = gradient(x if total is None else x - work.step * total, f"{name}.{e}")
+    for e in range(work.longest):
+        move = gradient(x if total is None else x - length * total, f"{name}.{e}")
         if work.shift is not None:
             move = move + work.shift
-        if total is not None:  # prox (y - x), as y - x = -eta (sum so far)
-            move = total + move
-            move = move - (work.prox * work.step) * total if work.prox else move
-        total = move
+        if total is not None and work.prox:  # prox (y - x), as y - x = -eta (sum so far)
+            move = move - work.prox * (length * total)
+        if np.ndim(work.steps):
+            move = (e < np.asarray(work.steps)).astype(float)[:, None] * move
+        total = move if total is None else total + move
     return total
 
 
