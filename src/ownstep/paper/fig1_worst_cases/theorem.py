@@ -13,6 +13,8 @@ from ownstep.methods import GD, At, OwnStep
 from ownstep.plan import Devices
 from ownstep.support.progress import Bar
 
+RIVAL = True
+"""The claim compares with a rival, GD at 1/L-bar; no fair one was run here."""
 CLAIM = (
     "Theorem 1: in every heterogeneous function class tested, Algorithm 1's worst-case ||x^K - x*||^2 is strictly "
     "below that of centralised gradient descent with step 1/L-bar."
