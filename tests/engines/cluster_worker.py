@@ -21,11 +21,17 @@ from ownstep.methods import (
     AdGD,
     At,
     DecentralisedGD,
+    DeltaSGD,
     FedAdam,
     FedAvg,
+    FedDyn,
+    FedExP,
+    FedNova,
+    FedSPS,
     GradientTracking,
     Nesterov,
     OwnStep,
+    Scaffnew,
     Scaffold,
     Schedule,
 )
@@ -48,6 +54,12 @@ METHODS = {
     "fedadam": FedAdam(),
     "fedavg": FedAvg(local_steps=3),
     "scaffold": Scaffold(),
+    "fednova": FedNova(),
+    "fedexp": FedExP(),
+    "feddyn": FedDyn(),
+    "fedsps": FedSPS(0.5, lower=tuple(0.01 * i for i in range(DEVICES))),
+    "delta_sgd": DeltaSGD(),
+    "scaffnew": Scaffnew(p=0.4),
     "extra": EXTRA(),
     "nids": NIDS(),
     "dgd_atc": DecentralisedGD(order="atc", graph="grid"),
@@ -60,6 +72,9 @@ ABSENCES = {
     "remembered": (OwnStep(), Bernoulli(0.6, "last", seed=3)),
     "adaptive_absent": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "rescale", seed=3)),
     "adaptive_remembered": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "last", seed=3)),
+    "fednova_absent": (FedNova(), Bernoulli(0.6, "rescale", seed=3)),
+    "fedexp_absent": (FedExP(), Bernoulli(0.6, "rescale", seed=3)),
+    "feddyn_absent": (FedDyn(), Bernoulli(0.6, "rescale", seed=3)),
     "dropped_links": (DecentralisedGD(), Bernoulli(0.6, "drop", seed=3)),
 }
 NETWORK_METHODS = {
@@ -67,6 +82,8 @@ NETWORK_METHODS = {
     "network_extra": EXTRA(),
     "network_adaptive": OwnStep(smoothness="adaptive"),
     "network_fedavg": FedAvg(0.05, local_steps=2),
+    "network_delta_sgd": DeltaSGD(local_steps=3),
+    "network_fedsps": FedSPS(0.3, local_steps=2, c=2.0),
 }
 
 

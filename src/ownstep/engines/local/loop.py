@@ -248,7 +248,7 @@ class Loop:
         x = to_numpy(self.method.point(self.state))
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
-            settings["local_steps"] = ask.local.steps
+            settings["local_steps"] = np.asarray(ask.local.steps).tolist()
         if ask.links is not None:
             settings["vectors_sent"] = ask.links.sum(axis=1).tolist()
         return History(
