@@ -1,7 +1,7 @@
 """The worst cases behind the report's explorer, computed once: `python benchmarks/worst_case_grid.py --out FILE`.
 
-Two devices of equal weight, in units in which L_bar = 1 and R0 = 1: only the ratios L2/L1, mu/L_bar and R*/R0 matter. The
-error is f(x^K) - f*. Every number is the upper end of an enclosure; the last K of every curve of Algorithm 1 and of
+Two devices of equal weight, in units in which L_bar = 1 and R0 = 1: only the ratios L2/L1, mu/L_bar and R*/R0 matter.
+The error is f(x^K) - f*. Every number is the upper end of an enclosure; the last K of every curve of Algorithm 1 and of
 gradient descent is certified in rational numbers and checked. A grid that is interrupted goes on where it stopped.
 """
 
