@@ -61,7 +61,7 @@ def reasons(
     n = len(labels)
     limit = max(FEWEST_ROWS, ROWS_PER_COEFFICIENT * coefficients)
     if n < limit:
-        yield f"{n} rows, fewer than {limit}: {ROWS_PER_COEFFICIENT} per coefficient and at least {FEWEST_ROWS}"
+        yield f"{_rows(n)}, fewer than {limit}: {ROWS_PER_COEFFICIENT} per coefficient and at least {FEWEST_ROWS}"
         return
     for c in classes:
         count = int((labels == c).sum())

@@ -92,7 +92,7 @@ def as_features(table: Table, features: Sequence[str], levels: Mapping[str, Sequ
         if strange.any():
             row = int(np.argmax(strange))
             raise InvalidInput(
-                f"{table.where(row)}: column {name!r} is {words[row]!r}, the model knows {', '.join(levels[name])}"
+                f"{table.where(row)}: column {name!r} is {str(words[row])!r}, the model knows {', '.join(levels[name])}"
             )
         out[:, i] = words == feature[len(name) + 1 :]
     return out
