@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -89,19 +91,26 @@ def test_the_devices_differ_in_everything():
 WORLDS = {"unequal": {}, "mu is 0": {"flat": True}, "one device": {"devices": 1, "ridge": 0.5}}
 
 
+@contextmanager
+def for_four_devices(world):
+    """Some settings are one number per device, for the four devices of the worlds that have four."""
+    try:
+        yield
+    except InvalidInput as error:
+        if world.n == 4 or not re.search("for 1 devices|not for 1", str(error)):
+            raise
+        pytest.skip("its settings are for four devices")
+
+
 @pytest.mark.parametrize("options", WORLDS.values(), ids=WORLDS)
 @pytest.mark.parametrize(("name", "method"), PAIRS)
 def test_it_is_the_loop_of_its_paper(name, method, options):
     world, points = make_world(**options), []
     rounds = min(SOON.get(name, ROUNDS), 30 if world.n == 1 else ROUNDS)
-    try:
-        method.start(world.x0, world.devices)
-    except InvalidInput as error:
-        assert "for 1 devices" in str(error) or "not for 1" in str(error)
-        pytest.skip("its settings are for four devices")
-    history = engines.run(
-        method, world.problem, rounds, devices=world.devices, x0=world.x0, observe=lambda k, x: points.append(x)
-    )
+    with for_four_devices(world):
+        history = engines.run(
+            method, world.problem, rounds, devices=world.devices, x0=world.x0, observe=lambda k, x: points.append(x)
+        )
     assert history.rounds == rounds
     expected = [world.x0, *itertools.islice(LITERAL[name](method, world), rounds)]
     for k, (x, written) in enumerate(zip(points, expected, strict=True)):

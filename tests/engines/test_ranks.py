@@ -124,7 +124,8 @@ def test_every_method_makes_the_iterates_of_one_process(name):
     try:
         found = on_ranks(3, lambda ranks: cluster.run(method, shared(ranks, problem), 12))
     except InvalidInput as error:
-        assert "needs" in str(error)
+        if "needs" not in str(error):
+            raise
         pytest.skip(str(error))
     for seen in found:
         np.testing.assert_allclose(seen.x, expected.x, atol=1e-11)
