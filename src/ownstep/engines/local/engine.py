@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ownstep.engines import checkpoint as ckpt
 from ownstep.engines.arguments import check_run
+from ownstep.engines.limits import Limits, local_steps, vectors_sent
 from ownstep.engines.local.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.history import COLUMNS, History
@@ -68,6 +69,7 @@ def run(
     seed: int = 0,
     search_target: float | None = None,
     observe: Callable[[int, Any], None] | None = None,
+    limits: Limits | None = None,
 ) -> History:
     """Run a method on a problem and record every round.
 
@@ -87,6 +89,7 @@ def run(
     measure_gradient : record ||grad f(x^k)|| in every round. It is free wherever grad f is what the method asks
         for; in Algorithm 1's local phase it takes a second sum in the same pass, and is nan unless asked for here.
     seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
+    limits : a budget of bytes or seconds, or patience; ``stopped`` then says what ran out.
     observe : called with (k, x^k) for every iterate, to measure along the way; it must not change x.
 
     Returns
@@ -119,6 +122,7 @@ def run(
     start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
+    loop.limits = limits
     if checkpoint is not None and Path(checkpoint).exists():
         loop.resume(Path(checkpoint))
         if loop.k > rounds:
@@ -171,6 +175,8 @@ class Loop:
         self.k, self.stopped = 0, ""
         self.partial = participation is not None
         self.notes: dict[str, Any] = {}  # plain data that a checkpoint carries along
+        self.limits: Limits | None = None
+        self.elapsed: list[float] = []  # seconds of every round, where they are limited
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
         self.took_part: list[NDArray[np.bool_]] = []
         self.best_x, self.best_value = x0, np.inf
@@ -253,6 +259,8 @@ class Loop:
             self._stop(f"||grad f(x)|| = {gradient_norm:.3g} is at most {gradient_tolerance:g}")
         elif self.k >= rounds:
             self._stop(self._worse_than_its_start() or f"all {rounds} rounds done")
+        elif self.limits is not None and (why := self.limits.exceeded(self)):
+            self._stop(why)
         return bool(self.stopped)
 
     def _worse_than_its_start(self) -> str:
@@ -277,6 +285,8 @@ class Loop:
         self.columns["seconds"][-1] += time.perf_counter() - began
         if self.partial:
             self.took_part.append(self.present)
+        if getattr(self.method, "random_steps", False):
+            self.notes.setdefault("local_steps", []).append(local_steps(self, self.k))
         self.state, self.k = state, self.k + 1
 
     def interrupt(self) -> None:
@@ -336,8 +346,10 @@ class Loop:
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
             settings["local_steps"] = np.asarray(ask.local.steps).tolist()
+        if "local_steps" in self.notes:
+            settings["local_steps_by_round"] = self.notes["local_steps"]
         if ask.links is not None:
-            settings["vectors_sent"] = ask.links.sum(axis=1).tolist()
+            settings["vectors_sent"] = vectors_sent(self)
         return History(
             self.name,
             columns,
