@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ownstep.engines import checkpoint as ckpt
 from ownstep.engines import noise, tuning
 from ownstep.engines.arguments import check_method
 from ownstep.engines.limits import Limits
@@ -275,7 +276,7 @@ def compare(
             again[name].append(replace(history, settings=dict(history.settings) | cost))
     if checkpoint is not None:  # nothing is left to go on from
         for file in Path(checkpoint).glob("*.ckpt.npz"):
-            file.unlink()
+            ckpt.remove(file)
     first = {name: histories[0] for name, histories in again.items()}
     return Comparison(first, made, best, tuple(tolerances), {n: tuple(h[1:]) for n, h in again.items() if h[1:]})
 

@@ -13,7 +13,7 @@ from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
 if TYPE_CHECKING:
-    from ownstep.engines.local.engine import Loop
+    from ownstep.engines.local.loop import Loop
 
 UNITS = {"": 1.0, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 GRADIENT_SECONDS = 0.01
