@@ -43,7 +43,7 @@ from ownstep.support.progress import Bar
 from ownstep.support.threads import calm_blas
 from ownstep.support.vectors import like, small_enough, to_numpy
 
-__all__ = ["Ranks", "Shared", "deal", "run", "share"]
+__all__ = ["Ranks", "Shared", "deal", "join", "run", "share"]
 
 _joined: list[Ranks] = []
 
@@ -53,6 +53,11 @@ def _ranks(problem: Any, deadline: float | None) -> Ranks:
     if not _joined:
         _joined.append(Ranks(DEADLINE if deadline is None else deadline, getattr(problem, "device", "cpu")))
     return _joined[0]
+
+
+def join(deadline: float | None = None) -> Ranks:
+    """The processes of this run, for sums of one's own before there is a problem."""
+    return _ranks(None, deadline)
 
 
 def share(problem: Problem, weights: ArrayLike | None = None, *, deadline: float | None = None) -> Shared:

@@ -270,6 +270,7 @@ class Loop:
             watch.why,
             who,
             settings,
+            self.answer,
         )
 
     def _stop(self, why: str) -> None:
