@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, Sketch, SketchWork, Vector, alike, norm
+from ownstep.methods.base import Answer, Ask, Method, Progress, Sketch, SketchWork, Vector, alike, norm
+from ownstep.methods.federated.delta_sgd import DeltaSGD
 from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
+from ownstep.methods.federated.feddyn import FedDyn
+from ownstep.methods.federated.fedexp import FedExP
+from ownstep.methods.federated.fednova import FedNova
 from ownstep.methods.federated.fedprox import FedProx
+from ownstep.methods.federated.fedsps import FedSPS
 from ownstep.methods.federated.fedyogi import FedYogi
+from ownstep.methods.federated.scaffnew import Scaffnew
 from ownstep.methods.federated.scaffold import Scaffold
 from ownstep.methods.gossip.dgd import DecentralisedGD, GradientTracking
 from ownstep.methods.gossip.extra import EXTRA, NIDS
 from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
-from ownstep.methods.naming import key_of
+from ownstep.methods.local_work import LocalWork
+from ownstep.methods.naming import key_of, method_of, methods_of
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
 from ownstep.methods.own.own_step import OwnStep
@@ -55,6 +62,12 @@ METHODS: dict[str, type] = {
     "fedyogi": FedYogi,
     "scaffold": Scaffold,
     "fedprox": FedProx,
+    "fednova": FedNova,
+    "fedexp": FedExP,
+    "feddyn": FedDyn,
+    "fedsps": FedSPS,
+    "delta_sgd": DeltaSGD,
+    "scaffnew": Scaffnew,
 }
 """Every method by name. A new one is one file and one line here; the contract tests then run it."""
 
@@ -95,11 +108,16 @@ __all__ = [
     "At",
     "BarzilaiBorwein",
     "DecentralisedGD",
+    "DeltaSGD",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedDyn",
+    "FedExP",
+    "FedNova",
     "FedProx",
+    "FedSPS",
     "FedYogi",
     "GradientTracking",
     "HeavyBall",
@@ -115,6 +133,7 @@ __all__ = [
     "OwnStep",
     "Plateau",
     "Progress",
+    "Scaffnew",
     "Scaffold",
     "Schedule",
     "Shrunk",
@@ -125,6 +144,8 @@ __all__ = [
     "Watch",
     "alike",
     "key_of",
+    "method_of",
+    "methods_of",
     "mixing_matrix",
     "norm",
     "parse_switch",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ownstep.methods.base import Method
 from ownstep.pep.conditions.classes import check
@@ -17,10 +17,14 @@ from ownstep.pep.search import Search
 from ownstep.pep.solve.instance import Instance, carried
 from ownstep.pep.solve.parts import Candidate
 from ownstep.pep.trace.scales import tilt_moves
-from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.symbolic import trace, works_locally
 from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
 from ownstep.support.errors import InternalError, InvalidInput, OwnstepError
+
+if TYPE_CHECKING:
+    from ownstep.pep.networks.enclose import Start
+    from ownstep.pep.networks.spectral import Spectral
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +113,10 @@ def worst_case(
     symmetry: bool = True,
     effort: float = 1.0,
     patience: float | None = None,
+    network: Spectral | None = None,
+    start: Start | None = None,
+    schedule: Any = None,
+    missing: str = "rescale",
 ) -> Bound:
     """The largest error ``method`` can make in ``rounds`` rounds, over all functions of the devices' classes.
 
@@ -129,12 +137,24 @@ def worst_case(
     effort : how much work may go into narrowing the enclosure; 0 makes the first solve alone. It counts work, not
         seconds: the answer is the same on a busy machine.
     patience : seconds after which to end with what is proved, even within a solve; None waits.
+    network : a class of networks, :class:`ownstep.pep.Spectral`, for methods without a server: the worst case is taken
+        over all of them, and more metrics are there, :data:`ownstep.pep.NETWORK_METRICS`. One given matrix is the
+        method's own ``graph=Mixing(...)``.
+    start : what else is known of the start, :class:`ownstep.pep.Start`.
+    schedule : who takes part, one row of booleans per round, one column per device; ``missing`` says what is done about
+        the others, ``"rescale"`` or ``"drop"``.
 
     Raises
     ------
     InvalidInput : for arguments out of range, or a method that is not linear; before anything is solved.
     OwnstepError : when the solver fails, or nothing is proved before patience ends.
     """
+    if network is not None or start is not None or schedule is not None or works_locally(method, devices):
+        from ownstep.pep.networks.network_bound import enclose, question
+
+        return enclose(
+            question(method, devices, rounds, r0, rstar, metric, network, start, schedule, missing), tolerance
+        )
     check(rounds, r0, rstar, metric)
     check_effort(effort, patience)
     path = trace(method, devices, int(rounds))

@@ -297,7 +297,7 @@ def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
 def _answer(ask: Any, n: int, atoms: int) -> tuple[Answer, Array | None, int]:
     """What the devices would say, over fresh atoms; the mix, None where every gradient is an atom; and how many."""
     if ask.local is not None:
-        raise NotLinear(f"its {ask.local.steps} local steps between two rounds are not followed here")
+        raise NotLinear(f"its {ask.local.longest} local steps between two rounds are not followed here")
     value: Any = LossValue()
     if ask.mix is not None and ask.also is None:
         return Answer(sum=Vector(np.eye(atoms + 1)[atoms]), value=value), _checked_mix(ask.mix, n), 1
@@ -324,6 +324,14 @@ def _anchored(path: Trace, method: Method) -> Trace:
                 )
             row[:, 0] = 1.0
     return path
+
+
+def works_locally(method: Method, devices: Devices) -> bool:
+    """Does the method ask its devices for local steps? They keep vectors of their own then: see ``pep/networks``."""
+    try:
+        return method.ask(method.start(Vector([1.0]), devices)).local is not None
+    except (NotLinear, TypeError):
+        return False
 
 
 def _rows(x: Any) -> Array:
