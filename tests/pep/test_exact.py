@@ -145,7 +145,7 @@ def test_less_room_gives_a_worse_instance() -> None:
     search = Search(setting)
     search.prepare()
     search.run(1e-5)
-    found = search._solve(search.best[1])
+    found = search._solve(search.best.rows)
     errors = [reached(setting, recover(setting, search.gram, found, narrow)) for narrow in (1e-7, 1e-6, 1e-4)]
     assert all(a > b > 0 for a, b in pairwise(errors))
-    assert errors[0] <= search.best[0].bound
+    assert errors[0] <= search.best.proof.bound
