@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from ownstep.pep.conditions.assemble import Conditions, conditions
+from ownstep.pep.conditions.assemble import Conditions, conditions, triangle
 from ownstep.pep.conditions.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
 from ownstep.pep.conditions.gram import Gram, build
 from ownstep.pep.proof.certificate import Proof, repair, slacks
@@ -18,6 +18,7 @@ from ownstep.pep.solve.sdp import LARGE, Limits, Objective, Solution, blocks, li
 from ownstep.pep.trace import symmetry as alike
 from ownstep.pep.trace.units import Setting
 from ownstep.support.errors import OwnstepError
+from ownstep.support.memory import free_memory
 
 TRIES = (
     (1e-9, False, True),
@@ -49,6 +50,9 @@ MOST_SOLVES = 6
 
 LONG = 60
 """Rounds from which the core conditions alone are not tried: they are too weak there, and take seconds."""
+
+CHEAP = 3e4
+"""Conditions times columns up to which all conditions are taken once the first hubs were not enough."""
 
 STEPS = 10
 """Quadratic programs to polish an instance with, at most."""
@@ -106,6 +110,29 @@ class Search:
     def prepare(self) -> None:
         """Write the semidefinite program down."""
         self.gram, self.target, self.radii = self._program()
+        self.check_memory()
+
+    def check_memory(self) -> None:
+        """Refuse what would not fit, before it is begun.
+
+        The blocks of the slack hold the columns of all groups of one round and the next; the solver keeps the square of
+        such a block's triangle, for every round.
+
+        Raises
+        ------
+        OwnstepError : saying how much would be needed, and what to do.
+        """
+        columns = len(self.gram.columns)
+        block = min(columns, (4 if self.local_optima else 2) * len(self.groups) + 2)
+        rounds = max(len(self.gram.triples[0].names) - 2, 1)
+        needed = 8.0 * triangle(block) ** 2 * min(rounds, columns / block)
+        free = free_memory()
+        if needed > free:
+            raise OwnstepError(
+                f"{len(self.groups)} kinds of devices at K={self.path.rounds} would need about {needed / 1e9:.1f} GB "
+                f"of memory, {free / 1e9:.1f} GB are free. Treat devices that are nearly alike as one kind, "
+                "with the same mu, L and weight, or ask about fewer rounds"
+            )
 
     def _program(self, sparse: bool = True) -> tuple[Gram, Objective, Limits]:
         r0, rstar, metric = self.asked.r0, self.asked.rstar, self.asked.metric
@@ -153,7 +180,7 @@ class Search:
             before = len(pairs)
             for point in new:
                 pairs.add(hub_pairs(self.gram, point))
-            if len(every) <= SMALL or not new:
+            if len(every) <= SMALL or not new or (attempt > 0 and len(every) * len(self.gram.columns) <= CHEAP):
                 pairs.add(every)
             if len(pairs) == before:
                 self._insist(tolerance)
