@@ -299,8 +299,8 @@ class Ranks:
         except StoreSilent:
             self.store_lost = True
             return OwnstepError(
-                f"{where}: no answer {within_}, and none from the launcher's store: the process that hosts it is frozen "
-                f"or gone, which is the first machine's torchrun or {self.who(0)}"
+                f"{where}: no answer {within_}, and none from the launcher's store: the process that hosts it is "
+                f"frozen or gone, which is the first machine's torchrun or {self.who(0)}"
             )
         except RuntimeError:
             self.store_lost = True
