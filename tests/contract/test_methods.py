@@ -52,6 +52,7 @@ from ownstep.methods import (
     Scaffold,
     Schedule,
     Shrunk,
+    TripleMomentum,
     mixing_matrix,
 )
 from ownstep.methods.federated.fedadam import Adaptive
@@ -86,6 +87,7 @@ CASES = {
     "barzilai_borwein": [BarzilaiBorwein(), BarzilaiBorwein("long"), BarzilaiBorwein("mean")],
     "ogm": [OGM(), OGM("mean", 7)],
     "item": [ITEM(), ITEM("mean")],
+    "triple_momentum": [TripleMomentum(), TripleMomentum("mean")],
     "lbfgs": [LBFGS(), LBFGS(2)],
     "newton": [Newton()],
     "schedule": [

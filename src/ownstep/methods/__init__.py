@@ -35,6 +35,7 @@ from ownstep.methods.pooled.momentum import HeavyBall, Nesterov
 from ownstep.methods.pooled.newton import Newton
 from ownstep.methods.pooled.ogm import OGM
 from ownstep.methods.pooled.restart import NesterovRestart
+from ownstep.methods.pooled.triple_momentum import TripleMomentum
 from ownstep.methods.steps import STEPS
 from ownstep.support.errors import InvalidInput, unknown_name
 
@@ -48,6 +49,7 @@ METHODS: dict[str, type] = {
     "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
+    "triple_momentum": TripleMomentum,
     "lbfgs": LBFGS,
     "newton": Newton,
     "schedule": Schedule,
@@ -140,6 +142,7 @@ __all__ = [
     "Sketch",
     "SketchWork",
     "Switch",
+    "TripleMomentum",
     "Vector",
     "Watch",
     "alike",
