@@ -24,8 +24,8 @@ class TripleMomentum(Descent):
 
     Parameters
     ----------
-    step : 1/L, a number or by name; ``"true"`` by default. mu is sum_i w_i mu_i; where it is 0 there is no such rate, and
-        the method is gradient descent at this step.
+    step : 1/L, a number or by name; ``"true"`` by default. mu is sum_i w_i mu_i; where it is 0 there is no such rate,
+        and the method is gradient descent at this step.
     """
 
     step: float | str = "true"
