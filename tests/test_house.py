@@ -76,8 +76,8 @@ PUBLIC = {
     "ownstep.optim": "OwnStepOptimizer",
     "ownstep.partition": "Partition by_eigenvalue by_label by_norm dirichlet given iid shards",
     "ownstep.pep": """Bound Certificate Certified Instance Interpolant LocalLoss METRICS NotLinear Tuned curve
-        interpolation_gaps repeated rivals tune worst_case NETWORK_METRICS NetworkBound NetworkInstance Rate STARTS Spectral
-        Start rate""",
+        interpolation_gaps repeated rivals tune worst_case NETWORK_METRICS NetworkBound NetworkInstance Rate STARTS
+        Spectral Start rate""",
     "ownstep.problems": """BinaryLogistic Blocks LeastSquares LinearModel MultinomialLogistic Network Optimum PerDevice
         Pooled Problem SquaredL2 Stratified TensorNorms logistic_regression optimum""",
     "ownstep.problems.models": "cifar_cnn mlp mnist_cnn",
