@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := test,pepit,torch,flower,docs
+EXTRAS := test,files,pepit,torch,flower,docs
 
 # Small products are slower on many threads, and the tests already use every core.
 export OMP_NUM_THREADS ?= 1

@@ -127,15 +127,9 @@ def seconds() -> None:
             known = own_sketch(problem.data_hessian(x, 0), 20, 0)[0]
             warm = timed(lambda p=problem, x=x, u=known: own_sketch(p.data_hessian(x, 0), 20, 0, u), 5)
             size = f"{problem.counts[0]} rows, d = {problem.dim}, gradient {1e3 * gradient:.2f} ms"
-            print(f"{name}, {size}: a sketch of rank 20 takes {cold / gradient:.1f} gradients, {warm / gradient:.1f} warm")
-
-
-def words() -> tuple[Any, Any]:
-    """SST-2 as tf-idf words."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    texts, labels = load("sst2").texts()
-    return TfidfVectorizer().fit_transform(texts), np.asarray(labels)
+            print(
+                f"{name}, {size}: a sketch of rank 20 takes {cold / gradient:.1f} gradients, {warm / gradient:.1f} warm"
+            )
 
 
 def main(what: str) -> None:
@@ -145,7 +139,7 @@ def main(what: str) -> None:
     elif what == "seconds":
         seconds()
     elif what == "sst2":
-        rows, labels = words()
+        rows, labels = load("sst2_words").table()
         table("SST-2 words", rows, labels, 1e-5, (None, 20, 30), (10,))
     else:
         for name, mus in {"w8a": (1e-3, 1e-4, 1e-5), "digits": (1e-3, 1e-5), "breast_cancer": (1e-3, 1e-5)}.items():

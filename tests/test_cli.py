@@ -56,6 +56,33 @@ def test_plan_as_text_and_json(capsys):
     assert "..." in out
 
 
+def test_plan_from_numbers_alone(capsys):
+    data = call_json(capsys, "plan", "--L", "1,3", "--weights", "2,1", "--mu", "0.1,0.2")
+    assert [d["weight"] for d in data["devices"]] == pytest.approx([2 / 3, 1 / 3])
+    assert data["L_bar"] == pytest.approx(5 / 3)
+    assert data["gain"] == pytest.approx(5 / 3 * (2 / 3 + 1 / 9))
+    assert data["L_true"] is None
+    assert data["smoothness"]["kind"] == "given"
+    code, out, _ = call(capsys, "plan", "--L", "1,3")
+    assert code == 0
+    assert "predicted gain 1.333" in out
+    for wrong in (
+        ("plan",), ("plan", "digits", "--L", "1,3"), ("plan", "--L", "1,x"), ("plan", "--L", "1,3", "--weights", "1"),
+        ("plan", "--L", "1,3", "--weights", "1,0"), ("plan", "--L", "1,-3"), ("plan", "--L", "1,3", "--mu", "2"),
+        ("plan", "digits", "--weights", "1,2"), ("plan", "--L", "1,3", "--mu", "0,0,0"),
+    ):  # fmt: skip
+        code, out, err = call(capsys, *wrong)
+        assert (code, out, err.count("\n")) == (2, "", 1), wrong
+
+
+def test_shards_take_their_number(capsys):
+    seen = [
+        call_json(capsys, "plan", "digits", "--partition", "shards", "--devices", "5", "--per-device", n)["partition"]
+        for n in ("1", "3")
+    ]
+    assert seen == ["shards(1)", "shards(3)"]
+
+
 def test_run_saves_a_history_and_resumes(capsys, tmp_path):
     common = ("run", "breast_cancer", "--checkpoint", str(tmp_path / "c.npz"), "--out", str(tmp_path))
     call_json(capsys, *common, "--rounds", "20")
@@ -215,7 +242,7 @@ def test_help_is_plain_and_describes_every_argument(capsys):
         out = call(capsys, *command.split(), "--help")[1]
         assert "\\" not in out, command
     assert "[default: 0; x>=0]" in call(capsys, "run", "--help")[1]
-    assert re.search(r"DATA +Dataset: breast_cancer", call(capsys, "compare", "--help")[1])
+    assert re.search(r"DATA +Dataset by name", call(capsys, "compare", "--help")[1])
     assert "--install-completion" in call(capsys, "--help")[1]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -133,3 +134,44 @@ def test_dirichlet_with_many_devices_draws_once_and_says_what_it_repaired(monkey
 def test_bad_input_is_quoted(call, message):
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["Basel", "Zurich", "Basel", "Aarau"],
+        pd.Series(["Basel", "Zurich", "Basel", "Aarau"], index=[7, 3, 5, 1]),
+        pd.Series(["Basel", "Zurich", "Basel", "Aarau"], dtype="category"),
+        np.array(["Basel", "Zurich", "Basel", "Aarau"], object),
+        {"Aarau": [3], "Basel": [0, 2], "Zurich": np.array([1])},
+    ],
+    ids=["list", "series", "category", "objects", "dictionary"],
+)
+def test_a_column_says_who_holds_a_sample(column):
+    made = partition.given(column)
+    assert made.names == ("Aarau", "Basel", "Zurich")
+    assert made.device_of.tolist() == [1, 2, 1, 0]
+
+
+def test_numbers_of_hospitals_and_lists_of_samples():
+    assert partition.given([205, 101, 205]).names == ("101", "205")
+    assert partition.given([1, 2, 1]).device_of.tolist() == [0, 1, 0]
+    assert partition.given([1.0, 0.0]).device_of.tolist() == [1, 0]
+    lists = partition.given([[0, 3], [2, 1]], names=["a", "b"])
+    assert (lists.device_of.tolist(), lists.names) == ([0, 1, 1, 0], ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["a", None, "b"], "sample 1 has no device: None"),
+        (pd.Series(["a", np.nan]), "sample 1 has no device"),
+        ([[0, 1], [1, 2]], "sample 1 is on two devices"),
+        ([[0, 1], [3]], "sample 2 is on none"),
+        ([[0, 1], []], "device 1 of 2 needs a list of sample indices"),
+        ([[0, 1], ["x"]], "device 1 of 2 needs a list of sample indices"),
+    ],
+)
+def test_columns_and_lists_that_leave_samples_out_are_refused(wrong, message):
+    with pytest.raises(InvalidInput, match=message):
+        partition.given(wrong)

@@ -78,6 +78,9 @@ from .methods import (
     DecentralisedGD as DecentralisedGD,
 )
 from .methods import (
+    DeltaSGD as DeltaSGD,
+)
+from .methods import (
     FedAdagrad as FedAdagrad,
 )
 from .methods import (
@@ -90,7 +93,19 @@ from .methods import (
     FedAvgM as FedAvgM,
 )
 from .methods import (
+    FedDyn as FedDyn,
+)
+from .methods import (
+    FedExP as FedExP,
+)
+from .methods import (
+    FedNova as FedNova,
+)
+from .methods import (
     FedProx as FedProx,
+)
+from .methods import (
+    FedSPS as FedSPS,
 )
 from .methods import (
     FedYogi as FedYogi,
@@ -127,6 +142,9 @@ from .methods import (
 )
 from .methods import (
     Plateau as Plateau,
+)
+from .methods import (
+    Scaffnew as Scaffnew,
 )
 from .methods import (
     Scaffold as Scaffold,

@@ -5,7 +5,7 @@ Every rule returns a :class:`Partition`: disjoint, covering, and without an empt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,13 +68,68 @@ class Partition:
         return np.flatnonzero(self.device_of == device)
 
 
-def given(device_of: ArrayLike, names: Sequence[str] = ()) -> Partition:
-    """A partition somebody else decided: the device index of every sample."""
-    try:
-        indices = np.asarray(device_of)
-    except ValueError:  # lists of different lengths
-        raise InvalidInput(f"{NEEDED}, got {len(device_of)} lists of different lengths") from None  # type: ignore[arg-type]
-    return Partition(indices, "given", tuple(names))
+def given(device_of: Any, names: Sequence[str] = ()) -> Partition:
+    """A partition somebody else decided.
+
+    Parameters
+    ----------
+    device_of : one entry per sample: the index of its device (whole numbers from 0 to N-1, every one used), or who
+        holds it, such as the words of a pandas column or numbers from 1 on: every different value is then a device and
+        its name, in sorted order. Or the lists of every device's samples, also as a dictionary by name.
+    names : one label per device, in place of the values.
+
+    Examples
+    --------
+    >>> given(["Basel", "Zurich", "Basel"]).names
+    ('Basel', 'Zurich')
+    >>> given([[0, 2], [1]], names=["Basel", "Zurich"]).device_of.tolist()
+    [0, 1, 0]
+    """
+    values = device_of.to_numpy() if hasattr(device_of, "to_numpy") else device_of
+    if isinstance(values, Mapping):
+        return given(list(values.values()), names or [str(k) for k in values])
+    if _is_lists(values):
+        return Partition(_from_lists(values), "given", tuple(names))
+    column = np.asarray(values)
+    if column.ndim != 1 or not len(column):
+        raise InvalidInput(f"{NEEDED}, got shape {column.shape}")
+    if column.dtype.kind == "f" and (column == np.round(column)).all():
+        column = column.astype(np.intp)
+    if column.dtype.kind == "f" or (column.dtype.kind in "iu" and (names or column.min() <= 0)):
+        return Partition(column, "given", tuple(names))
+    if column.dtype.kind == "O":
+        gap = next((i for i, v in enumerate(column) if v is None or v != v), None)
+        if gap is not None:
+            raise InvalidInput(f"sample {gap} has no device: {column[gap]!r}; leave it out or say who holds it")
+        column = column.astype(str)
+    sites, codes = np.unique(column, return_inverse=True)
+    return Partition(codes, "given", tuple(names) or tuple(str(site) for site in sites.tolist()))
+
+
+def _is_lists(values: Any) -> bool:
+    return isinstance(values, list | tuple) and any(isinstance(v, list | tuple | np.ndarray | range) for v in values)
+
+
+def _from_lists(lists: Sequence[Any]) -> NDArray[np.intp]:
+    """Who holds each sample, from the samples of each device."""
+    parts = [np.asarray(part) for part in lists]
+    for i, part in enumerate(parts):
+        if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu":
+            raise InvalidInput(f"device {i} of {len(parts)} needs a list of sample indices, got {lists[i]!r}")
+    every = np.concatenate(parts)
+    samples = len(every)
+    if every.min() < 0 or every.max() >= samples or len(np.unique(every)) != samples:
+        found, counts = np.unique(every, return_counts=True)
+        wrong = (
+            f"sample {found[np.argmax(counts)]} is on two devices"
+            if counts.max() > 1
+            else f"sample {np.setdiff1d(np.arange(samples), every)[0]} is on none"
+        )
+        raise InvalidInput(f"lists of samples must hold each of 0 to {samples - 1} once; {wrong}")
+    device_of = np.empty(samples, np.intp)
+    for i, part in enumerate(parts):
+        device_of[part] = i
+    return device_of
 
 
 def as_partition(value: Partition | None, samples: int) -> Partition:

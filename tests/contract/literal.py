@@ -14,6 +14,7 @@ import numpy as np
 from .literal_federated import fedadagrad, fedadam, fedavg, fedavgm, fedprox, fedyogi, scaffold
 from .literal_gossip import decentralised_gd, extra, gradient_tracking, nids
 from .literal_own import own_step, schedule
+from .literal_rivals import delta_sgd, feddyn, fedexp, fednova, fedsps, scaffnew
 from .literal_secant import adgd, barzilai_borwein
 from .literal_second import lbfgs, newton, own_curvature
 from .world import World, named
@@ -122,4 +123,10 @@ LITERAL: dict[str, Loop] = {
     "fedyogi": fedyogi,
     "fedprox": fedprox,
     "scaffold": scaffold,
+    "fednova": fednova,
+    "fedexp": fedexp,
+    "feddyn": feddyn,
+    "fedsps": fedsps,
+    "delta_sgd": delta_sgd,
+    "scaffnew": scaffnew,
 }

@@ -14,14 +14,20 @@ from ownstep.methods import (
     NIDS,
     At,
     DecentralisedGD,
+    DeltaSGD,
     FedAdam,
     FedAvg,
+    FedDyn,
+    FedExP,
+    FedNova,
+    FedSPS,
     GradientTracking,
     Never,
     NormBelow,
     OwnCurvature,
     OwnStep,
     Plateau,
+    Scaffnew,
     Scaffold,
     Schedule,
 )
@@ -51,6 +57,12 @@ MORE = {
     "fedavg": [FedAvg("matched", 0.7), FedAvg("true", 0.8), FedAvg(0.05, 0.9, 3)],
     "fedadam": [FedAdam(0.1, 0.05, 2, beta_1=0.5, beta_2=0.7, bias_correction="adam")],
     "scaffold": [Scaffold("mean", 0.6, 3)],
+    "fednova": [FedNova(0.05, 0.8, (5, 1, 2, 4)), FedNova(local_steps=(3, 3, 3, 3))],
+    "fedexp": [FedExP(epsilon=0.05), FedExP(0.02, 0.9, 3, 0.01)],
+    "feddyn": [FedDyn(0.06, 3, 0.7)],
+    "fedsps": [FedSPS(), FedSPS(0.4, 0.8, 3, 1.5, (0.1, 0.0, 0.05, 0.02))],
+    "delta_sgd": [DeltaSGD(0.01, 0.7, 8, 1.0, 0.4, 0.3)],
+    "scaffnew": [Scaffnew(0.07, 0.3, seed=11)],
 }
 """Beside CASES: parameters at which a mistake shows that the defaults hide."""
 PAIRS = [

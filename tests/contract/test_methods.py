@@ -7,6 +7,7 @@ import inspect
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 from ownstep import partition
 from ownstep.engines import Bernoulli, checkpoint, describe, run
@@ -24,11 +25,16 @@ from ownstep.methods import (
     At,
     BarzilaiBorwein,
     DecentralisedGD,
+    DeltaSGD,
     FedAdagrad,
     FedAdam,
     FedAvg,
     FedAvgM,
+    FedDyn,
+    FedExP,
+    FedNova,
     FedProx,
+    FedSPS,
     FedYogi,
     GradientTracking,
     HeavyBall,
@@ -43,6 +49,7 @@ from ownstep.methods import (
     OwnCurvature,
     OwnStep,
     Plateau,
+    Scaffnew,
     Scaffold,
     Schedule,
     Shrunk,
@@ -57,6 +64,8 @@ from ownstep.problems import BinaryLogistic, LeastSquares
 from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
+from .literal_rivals import delta_sgd, fedsps
+from .world import World
 
 CASES = {
     "own_step": [
@@ -103,6 +112,12 @@ CASES = {
     "fedyogi": [FedYogi(), FedYogi(0.05, 0.05, local_steps=2)],
     "fedprox": [FedProx(), FedProx(local_steps=3, prox=2.0), FedProx(local_steps=1)],
     "scaffold": [Scaffold(), Scaffold("largest", local_steps=3), Scaffold(local_steps=1)],
+    "fednova": [FedNova(), FedNova(0.08, 0.5, 3), FedNova(local_steps=1)],
+    "fedexp": [FedExP(epsilon=30.0), FedExP(local_steps=1, epsilon=30.0)],  # with less it does not settle: below
+    "feddyn": [FedDyn(), FedDyn(local_steps=1), FedDyn(local_steps=20, alpha=0.5)],
+    "fedsps": [FedSPS(0.1), FedSPS(0.05, local_steps=2, c=1.0)],
+    "delta_sgd": [DeltaSGD(), DeltaSGD(0.05, local_steps=3)],
+    "scaffnew": [Scaffnew(p=0.4), Scaffnew(0.08, 0.3, seed=5), Scaffnew(p=1.0)],
 }
 EVERY = [pytest.param(method, id=f"{name}-{i}") for name, methods in CASES.items() for i, method in enumerate(methods)]
 
@@ -150,6 +165,8 @@ def limit(method, problem: LeastSquares) -> np.ndarray:
         return solve(problem, w / L)
     if isinstance(method, DecentralisedGD):
         return gossip_limit(method, problem)
+    if isinstance(method, DeltaSGD | FedSPS):
+        return stationary(method, problem)
     if isinstance(method, FedOpt) and method.local_steps > 1:
         return drift_limit(problem, describe(problem).devices, method)
     return closed_form(problem)
@@ -172,8 +189,19 @@ def gossip_limit(method: DecentralisedGD, problem: LeastSquares) -> np.ndarray:
     return X.reshape(n, d).mean(axis=0)
 
 
+def stationary(method: FedOpt, problem: LeastSquares) -> np.ndarray:
+    """The x that a round of the literal loop leaves where it is, found by scipy from the minimiser."""
+    world = World.of(problem)
+    literal = {DeltaSGD: delta_sgd, FedSPS: fedsps}[type(method)]
+    moved = scipy.optimize.root(
+        lambda x: next(literal(method, dataclasses.replace(world, x0=x))) - x, closed_form(problem), tol=1e-14
+    )
+    assert moved.success, moved.message
+    return moved.x
+
+
 def drift_limit(problem: LeastSquares, devices: Devices, method: FedOpt) -> np.ndarray:
-    """The x at which the moves of E local steps cancel.
+    """The x at which the moves of E local steps cancel, those of FedNova per step.
 
     One step maps e = y - x_i* to (I - eta H) e - eta prox (y - x), so y - x is linear in x - x_i*: its matrix is M_E
     with M_0 = 0 and M_{e+1} = (I - eta (H + prox I)) M_e - eta H.
@@ -181,9 +209,13 @@ def drift_limit(problem: LeastSquares, devices: Devices, method: FedOpt) -> np.n
     hessians, own = quadratics(problem)
     eta, prox = method.start(problem.x0(), devices).client_step, getattr(method, "prox", 0.0)
     identity, total, right = np.eye(problem.dim), 0.0, 0.0
-    for h, x_i, w in zip(hessians, own, problem.weights, strict=True):
+    counts, weights = [method.local_steps] * len(own), problem.weights
+    if isinstance(method, FedNova):
+        counts = [max(1, int(method.local_steps * len(own) * w + 0.5 + 1e-9)) for w in problem.weights]
+        weights = weights / counts
+    for h, x_i, w, count in zip(hessians, own, weights, counts, strict=True):
         move = 0 * identity
-        for _ in range(method.local_steps):
+        for _ in range(count):
             move = (identity - eta * (h + prox * identity)) @ move - eta * h
         total, right = total + w * move, right + w * move @ x_i
     return np.linalg.solve(total, right)
@@ -210,7 +242,7 @@ def test_where_it_ends_is_a_fixed_point(method):
     end = limit(method, problem)
     switch = getattr(method, "switch", None)
     memory = (
-        isinstance(method, Peers | Scaffold | Schedule)
+        isinstance(method, Peers | Scaffold | Scaffnew | FedDyn | Schedule)
         or getattr(method, "constant_free", False)
         or isinstance(switch, Plateau | At | NormBelow | Shrunk)
     )
@@ -253,7 +285,7 @@ def test_one_device_is_the_pooled_problem(method):
         np.testing.assert_allclose(history.x, run(BarzilaiBorwein(), problem, 30).x, atol=1e-12)
     elif isinstance(method, MomentumOwnStep):
         pass  # compared with Nesterov's and ITEM's own runs in test_momentum
-    elif isinstance(method, OwnStep | GD | Peers | FedAvg | Scaffold):
+    elif isinstance(method, OwnStep | GD | Peers | FedAvg | FedNova | FedExP | Scaffold):
         step, x = history.columns["step"][0], problem.x0()
         server = getattr(method, "server_step", 1.0)
         for _ in range(30):
@@ -367,6 +399,10 @@ def test_it_runs_on_symbols_or_says_why_not(method):
         getattr(method, "local_steps", 1) > 1 or isinstance(method, Scaffold),
     )
     measured = getattr(method, "constant_free", False) or isinstance(method, NesterovRestart)
+    if isinstance(method, FedExP | FedDyn | FedSPS | DeltaSGD | Scaffnew):
+        with pytest.raises(NotLinear, match=r"local steps between two rounds"):
+            trace(method, devices, 3)
+        return
     if measured:
         with pytest.raises(NotLinear, match=r"the inner product|the loss value"):
             trace(method, devices, 3)

@@ -56,6 +56,15 @@ class World:
         """grad f(x)."""
         return sum(self.w[i] * self.gradient(i, x) for i in range(self.n))
 
+    @classmethod
+    def of(cls, problem: LeastSquares) -> World:
+        """The devices of a least-squares problem, without the constants of theirs that no loop with a rule needs."""
+        n = len(problem.counts)
+        A = [np.asarray(problem.rows(i)) for i in range(n)]
+        b = [problem._y[problem.block(i)] for i in range(n)]
+        unknown = np.full(n, np.nan)
+        return cls(A, b, problem.mu, problem.weights, unknown, unknown, np.nan, problem.x0())
+
     @property
     def problem(self) -> LeastSquares:
         """The same for the library."""

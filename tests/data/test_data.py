@@ -192,7 +192,9 @@ def test_bundled_datasets():
     rows, labels = data.load("breast_cancer").table()
     np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(rows.std(axis=0), 1)
-    assert set(data.names()) == {"w8a", "mnist", "cifar10", "sst2", "digits", "breast_cancer"}
+    assert set(data.names()) == {
+        "w8a", "mnist", "cifar10", "sst2", "sst2_words", "heart_disease", "digits", "breast_cancer",
+    }  # fmt: skip
 
 
 def test_unknown_names_are_met_with_the_nearest():

@@ -13,8 +13,7 @@ from torch import nn
 
 from ownstep import partition
 from ownstep.cli.common import build
-from ownstep.engines import Bernoulli, cluster, compare
-from ownstep.engines.local import engine as local
+from ownstep.engines import Bernoulli, cluster, compare, saving
 from ownstep.methods import (
     EXTRA,
     GD,
@@ -22,11 +21,17 @@ from ownstep.methods import (
     AdGD,
     At,
     DecentralisedGD,
+    DeltaSGD,
     FedAdam,
     FedAvg,
+    FedDyn,
+    FedExP,
+    FedNova,
+    FedSPS,
     GradientTracking,
     Nesterov,
     OwnStep,
+    Scaffnew,
     Scaffold,
     Schedule,
 )
@@ -49,6 +54,12 @@ METHODS = {
     "fedadam": FedAdam(),
     "fedavg": FedAvg(local_steps=3),
     "scaffold": Scaffold(),
+    "fednova": FedNova(),
+    "fedexp": FedExP(),
+    "feddyn": FedDyn(),
+    "fedsps": FedSPS(0.5, lower=tuple(0.01 * i for i in range(DEVICES))),
+    "delta_sgd": DeltaSGD(),
+    "scaffnew": Scaffnew(p=0.4),
     "extra": EXTRA(),
     "nids": NIDS(),
     "dgd_atc": DecentralisedGD(order="atc", graph="grid"),
@@ -61,6 +72,9 @@ ABSENCES = {
     "remembered": (OwnStep(), Bernoulli(0.6, "last", seed=3)),
     "adaptive_absent": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "rescale", seed=3)),
     "adaptive_remembered": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "last", seed=3)),
+    "fednova_absent": (FedNova(), Bernoulli(0.6, "rescale", seed=3)),
+    "fedexp_absent": (FedExP(), Bernoulli(0.6, "rescale", seed=3)),
+    "feddyn_absent": (FedDyn(), Bernoulli(0.6, "rescale", seed=3)),
     "dropped_links": (DecentralisedGD(), Bernoulli(0.6, "drop", seed=3)),
 }
 NETWORK_METHODS = {
@@ -68,6 +82,8 @@ NETWORK_METHODS = {
     "network_extra": EXTRA(),
     "network_adaptive": OwnStep(smoothness="adaptive"),
     "network_fedavg": FedAvg(0.05, local_steps=2),
+    "network_delta_sgd": DeltaSGD(local_steps=3),
+    "network_fedsps": FedSPS(0.3, local_steps=2, c=2.0),
 }
 
 
@@ -97,7 +113,7 @@ def check(folder: Path) -> None:
     whole = logistic()
     shared = cluster.deal(whole, deadline=60)
     ranks = shared.ranks
-    held = shared.problem._A.shape[0]
+    held = int(shared.problem.counts.sum())
     (folder / f"rows-{ranks.rank}.txt").write_text(f"{held} {os.getpid()}")
 
     def keep(name, history):
@@ -158,7 +174,7 @@ def own_data(rank: int, size: int) -> BinaryLogistic:
     """A rank's own problem, from its own rows alone; the ranks hold different numbers of devices."""
     whole = logistic()
     blocks = [range(0, 5), range(5, 8)] if size == 2 else np.array_split(np.arange(DEVICES), size)
-    rows = [whole.rows(i) * whole._y[whole.block(i)][:, None] for i in blocks[rank]]
+    rows = [whole.rows(i) for i in blocks[rank]]
     labels = np.concatenate([whole._y[whole.block(i)] for i in blocks[rank]])
     owner = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     return BinaryLogistic(np.vstack(rows), labels, partition.given(owner), mu=0.05)
@@ -166,7 +182,7 @@ def own_data(rank: int, size: int) -> BinaryLogistic:
 
 def die(folder: Path) -> None:
     """Rank 1 is killed in the first attempt, once there is a checkpoint; the second goes on from it."""
-    local.CHECKPOINT_SECONDS = 0.02
+    saving.SECONDS, saving.SHARE = 0.02, 1.0
     path, first = folder / "run.npz", os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     shared = cluster.deal(logistic(), deadline=30)
     began = []

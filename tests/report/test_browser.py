@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -16,9 +17,16 @@ from .test_page import poisoned
 
 WIDTHS = (1280, 390)
 ROOT = Path(__file__).parents[2]
-TOO_WIDE = """const inside = (e) => e.closest(".scroll, pre, .toc, .plot");
+TOO_WIDE = """const inside = (e) => e.closest(".scroll, pre, .toc, .plot, svg.stage");
 const tooWide = [...d.querySelectorAll("main *")].filter((e) => e.getClientRects().length && !inside(e)
   && e.getBoundingClientRect().right > w.innerWidth + 1).map((e) => e.outerHTML.slice(0, 80));
+"""
+
+
+UNFOLDED = """const unfolded = new Promise((done) => {
+  for (const part of d.querySelectorAll("details.more")) part.open = true;
+  setTimeout(done, 150);
+});
 """
 
 
@@ -41,14 +49,15 @@ def ask(browser, html, script="return null;", width=1280):
 def test_it_opens_and_draws_every_line_without_overflowing(browser, results, width):
     shown = ask(
         browser, build(read(results, "r")),
-        TOO_WIDE + """const charts = [...d.querySelectorAll("figure.chart")];
+        UNFOLDED + "return unfolded.then(() => {" + TOO_WIDE
+        + """const charts = [...d.querySelectorAll("figure.chart")];
         return { lines: charts.map((c) => Number(c.dataset.lines)),
                  plotted: w.eval("Charts").all.map((c) => c.plot.series.slice(1).filter((s) =>
                    s.label !== "range" && s.show).length),
                  sizes: charts.map((c) => c.querySelector("canvas").clientWidth),
                  legends: charts.map((c) => c.querySelectorAll(".legend button").length),
                  width: d.documentElement.scrollWidth,
-                 wide: tooWide };""",
+                 wide: tooWide }; });""",
         width,
     )  # fmt: skip
     # In the order of the page: two worst-case curves; three methods and their constants with L-bar; four in the contest
@@ -66,9 +75,10 @@ def test_the_repository_s_own_results_fit_a_phone(browser):
     html = build(found)
     shown = ask(
         browser, html,
-        TOO_WIDE + """const charts = [...d.querySelectorAll("figure.chart")];
+        UNFOLDED + "return unfolded.then(() => {" + TOO_WIDE
+        + """const charts = [...d.querySelectorAll("figure.chart")];
         return { wide: tooWide, width: d.documentElement.scrollWidth,
-                 blank: charts.filter((c) => !(Number(c.dataset.lines) > 0)).length, charts: charts.length };""",
+                 blank: charts.filter((c) => !(Number(c.dataset.lines) > 0)).length, charts: charts.length }; });""",
         390,
     )  # fmt: skip
     assert shown["wide"] == []
@@ -80,7 +90,8 @@ def test_the_repository_s_own_results_fit_a_phone(browser):
 def test_hovering_shows_values_zooming_and_hiding_work(browser, results):
     seen = ask(
         browser, build(read(results, "r")),
-        """const chart = w.eval("Charts").all[0], plot = chart.plot, out = {};
+        UNFOLDED + """return unfolded.then(() => {
+        const chart = w.eval("Charts").all[0], plot = chart.plot, out = {};
         plot.setCursor({ left: plot.valToPos(2, "x"), top: 10 });
         out.tip = d.getElementById("tip").innerText;
         plot.setScale("x", { min: 1, max: 2 });
@@ -93,7 +104,7 @@ def test_hovering_shows_values_zooming_and_hiding_work(browser, results):
           const details = d.querySelector("figure.chart details");
           details.open = true;
           setTimeout(() => { out.rows = details.querySelectorAll("tbody tr").length; done(out); }, 100);
-        }, 100));""",
+        }, 100)); });""",
     )  # fmt: skip
     assert "rounds K 2" in seen["tip"]
     assert "GD 1/L-bar" in seen["tip"]
@@ -160,4 +171,89 @@ def test_it_opens_from_disk(results, tmp_path):
     write_page(results, target)
     page = Chromium(tmp_path).dump(target, "--window-size=390,800")
     assert 'data-ready="yes"' in page
-    assert re.findall(r'data-lines="(\d+)"', page) == ["2", "3", "2", "4"]
+    assert 'class="picture"' in page  # drawn without a script
+    assert 'class="runner"' in page  # and the race by one
+
+
+def test_the_first_screen_answers(browser, results):
+    """What was asked, the finding, the numbers and the first claims stand above the fold, on a desk and on a phone."""
+    for width, fold, cards in ((1440, 900, 3), (390, 900, 2)):
+        seen = ask(
+            browser, build(read(results, "r")),
+            """const bottom = (e) => e.getBoundingClientRect().bottom;
+            return { title: d.querySelector("h1").innerText, lead: bottom(d.querySelector("header .lead")),
+                     facts: [...d.querySelectorAll(".fact")].map(bottom),
+                     cards: [...d.querySelectorAll(".claimcard")].map(bottom) };""",
+            width,
+        )  # fmt: skip
+        assert seen["title"].endswith("?")
+        assert max(seen["lead"], *seen["facts"]) < fold
+        assert sum(bottom < fold for bottom in seen["cards"]) >= cards
+
+
+def test_the_race_can_be_played_scrubbed_dragged_and_switched(browser, results):
+    seen = ask(
+        browser, build(read(results, "r")),
+        r"""const race = d.getElementById("tab-race"), out = {};
+        const told = () => race.querySelector("[data-told]").textContent;
+        const own = () => Number(/own steps 1\/L.? ([\d.]+)/.exec(told())[1]);
+        const scrub = race.querySelector("[data-k]");
+        const go = (k) => { scrub.value = k; scrub.dispatchEvent(new w.Event("input")); };
+        go(60);
+        out.settled = own();
+        out.apart = Number(/settle ([\d.]+) away/.exec(told())[1]);
+        go(10);
+        race.querySelector("[data-switch]").click();
+        go(60);
+        out.repaired = own();
+        const start = race.querySelector('[data-handle="start"]'), before = start.getAttribute("cx");
+        const at = start.getBoundingClientRect(), x = at.left + at.width / 2, y = at.top + at.height / 2;
+        start.dispatchEvent(new w.PointerEvent("pointerdown", { clientX: x, clientY: y, bubbles: true }));
+        w.dispatchEvent(new w.PointerEvent("pointermove", { clientX: x + 60, clientY: y }));
+        w.dispatchEvent(new w.PointerEvent("pointerup", {}));
+        out.moved = Number(race.querySelector('[data-handle="start"]').getAttribute("cx")) - Number(before);
+        go(0);
+        race.querySelector("[data-play]").click();
+        return new Promise((done) => setTimeout(() => { out.played = Number(scrub.value); done(out); }, 900));""",
+    )  # fmt: skip
+    assert seen["settled"] == pytest.approx(seen["apart"], abs=0.02)  # own steps end at the wrong point
+    assert seen["repaired"] < 0.05  # and the switch repairs it
+    assert seen["moved"] > 20
+    assert seen["played"] >= 1
+
+
+def test_pasted_devices_give_the_gain_and_a_command(browser, results):
+    seen = ask(
+        browser, build(read(results, "r")),
+        """const tab = d.getElementById("tab-gain"), out = {};
+        d.getElementById("open-gain").click();
+        const put = (name, text) => {
+          const field = tab.querySelector(`[data-paste-${name}]`);
+          field.value = text;
+          field.dispatchEvent(new w.Event("change"));
+        };
+        put("l", "1 4; 10");
+        put("w", "2, 1, 1");
+        out.gain = Number(tab.querySelector("[data-gain]").textContent);
+        out.command = tab.querySelector("[data-command]").textContent;
+        put("l", "1, -4");
+        out.error = tab.querySelector("[data-paste-told]").textContent;
+        return out;""",
+    )  # fmt: skip
+    assert seen["gain"] == pytest.approx((0.5 * 1 + 0.25 * 4 + 0.25 * 10) * (0.5 + 0.25 / 4 + 0.025), abs=0.006)
+    assert seen["command"] == "ownstep plan --L 1,4,10 --weights 0.5,0.25,0.25"
+    assert "got -4" in seen["error"]
+
+
+def test_nobody_is_kept_out(browser, results):
+    """axe-core finds no serious or critical barrier, in light and in dark."""
+    axe = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+    for theme in ("light", "dark"):
+        found = ask(
+            browser, build(read(results, "r")),
+            f"d.documentElement.dataset.theme = '{theme}'; w.eval({json.dumps(axe)});"
+            """return w.axe.run(d, { resultTypes: ["violations"] }).then((r) => r.violations
+                .filter((v) => ["serious", "critical"].includes(v.impact))
+                .map((v) => v.id + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | ")));""",
+        )  # fmt: skip
+        assert found == []

@@ -7,7 +7,7 @@ import pytest
 
 from ownstep import paper
 from ownstep.report import build, read
-from ownstep.report.results import BEYOND, IN_THE_PAPER, MISSING, OTHER, WORST_CASE, shorten
+from ownstep.report.results import BEYOND, IN_THE_PAPER, MISSING, OTHER, WORST_CASE
 
 from .conftest import envelope, verdict, write
 
@@ -85,10 +85,3 @@ def test_a_sentence_that_does_not_fit_the_result_is_left_out(results):
     assert record.said("WHY") == ""
     assert record.said("NOTICE") == ""
     assert record.said("SAYS")
-
-
-def test_an_excerpt_says_how_much_it_leaves_out():
-    assert shorten({"a": list(range(100)), "b": 1}) == {"a": [0, 1, 2, 3, 4, 5, "… 100 in all"], "b": 1}
-    assert shorten([{"x": 1}] * 3) == [{"x": 1}, {"x": 1}, "… 3 in all"]
-    deep = {"a": {"a": {"a": {"a": {"a": {"a": {"a": {}}}}}}}}
-    assert "entries" in str(shorten(deep))

@@ -11,44 +11,123 @@ from rich.console import Console
 from rich.table import Table
 
 from ownstep import partition as partitions
-from ownstep.data import load
+from ownstep.data import Dataset, Reading, load
 from ownstep.engines import Comparison
 from ownstep.history import finite
 from ownstep.partition import Partition
 from ownstep.plan import Plan
 from ownstep.problems import LinearModel, logistic_regression
 from ownstep.support.checks import whole_number
+from ownstep.support.errors import InvalidInput
 
 MOST_COLUMNS = 1000
 """Characters in a line that no table here needs."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one json document instead of tables.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-Data = Annotated[str, typer.Argument(help="Dataset: breast_cancer, digits, w8a, mnist or cifar10.")]
-Split = Annotated[str, typer.Option("--partition", help="by_norm, by_eigenvalue, by_label, dirichlet, shards or iid.")]
+DATA_HELP = (
+    "Dataset by name (ownstep data list), or a file: LIBSVM, CSV, TSV, Parquet or npz, a folder of them with one per "
+    "device, or - for standard input."
+)
+Data = Annotated[str, typer.Argument(help=DATA_HELP)]
+Label = Annotated[str | None, typer.Option(help="For files: the column to be predicted.")]
+Site = Annotated[str | None, typer.Option(help="For files: the column that says who holds a row.")]
+MissingValues = Annotated[
+    str | None,
+    typer.Option("--missing", help="For files: drop rows with missing values, or fill in the column's mean."),
+]
+Format = Annotated[str | None, typer.Option(help="For files: libsvm, csv, tsv, parquet or npz; recognised by default.")]
+Categories = Annotated[
+    str | None, typer.Option(help="For files: columns of numbers that stand for names, separated by commas.")
+]
+Ignore = Annotated[str | None, typer.Option(help="For files: columns to leave out, separated by commas.")]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        "--partition",
+        help="by_norm, by_eigenvalue, by_label, dirichlet, shards, iid, or site: as the data says, the default "
+        "where it does.",
+    ),
+]
 Count = Annotated[int | None, typer.Option("--devices", help="How many devices; by_label: one a class by default.")]
 Mu = Annotated[float, typer.Option(help="Weight of the L2 term mu/2 ||x||^2.")]
 Measure = Annotated[str, typer.Option(help="How smoothness is measured: exact or trace.")]
+PerDevice = Annotated[int, typer.Option(help="Shards per device of --partition shards.")]
 Alpha = Annotated[float, typer.Option(help="Concentration of --partition dirichlet.")]
 Rows = Annotated[int | None, typer.Option(help="Use only the first so many samples.")]
 
 
+def reading(
+    label: str | None = None,
+    site: str | None = None,
+    missing: str | None = None,
+    format: str | None = None,
+    categories: str | None = None,
+    ignore: str | None = None,
+) -> Reading:
+    """How a file is to be read, from the options of the command line."""
+    return Reading(label, site, missing, format, listed(categories), listed(ignore))
+
+
+def listed(text: str | None) -> tuple[str, ...]:
+    """The parts of a list separated by commas."""
+    return () if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def numbers(option: str, text: str, kind: type = float) -> list[Any]:
+    """The numbers of a list separated by commas."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        what = "whole numbers" if kind is int else "numbers"
+        raise InvalidInput(f"{option} takes {what} separated by commas, got {text!r}") from None
+
+
+def split(
+    data: Dataset,
+    rows: Any,
+    labels: Any,
+    rule: str | None,
+    devices: int | None,
+    seed: int,
+    alpha: float = 0.1,
+    per_device: int = 2,
+    usual: str = "by_norm",
+) -> Partition:
+    """The partition asked for; by default the sites of the data, where it has any, else ``usual``."""
+    if rule is None:
+        rule = usual if data.sites is None else "site"
+    if rule == "site":
+        if data.sites is None:
+            raise InvalidInput(
+                f"--partition site: {data.name} does not say who holds a row; name the column with --site"
+            )
+        held = data.sites[: len(labels)]
+        if devices is not None and devices != len(set(held.tolist())):
+            raise InvalidInput(f"--devices {devices}: the data has {len(set(held.tolist()))} sites; leave it out")
+        return partitions.given(held)
+    every: dict[str, dict[str, Any]] = {"dirichlet": {"alpha": alpha}, "shards": {"per_device": per_device}}
+    return partitions.make(rule, rows, labels, devices, seed, **every.get(rule, {}))
+
+
 def build(
     name: str,
-    rule: str,
+    rule: str | None,
     devices: int | None,
     mu: float,
     seed: int,
     alpha: float = 0.1,
     rows: int | None = None,
+    per_device: int = 2,
+    how: Reading | None = None,
 ) -> tuple[LinearModel, Partition]:
-    """The logistic problem of a named dataset, split as asked."""
-    table, labels = load(name).table()
+    """The logistic problem of a dataset by name or of a file, split as asked."""
+    data = load(name, **(how or Reading()).options())
+    table, labels = data.table()
     if rows is not None:
         table, labels = table[: whole_number("--rows", rows, 1)], labels[:rows]
-    options = {"alpha": alpha} if rule == "dirichlet" else {}
-    split = partitions.make(rule, table, labels, devices, seed, **options)
-    return logistic_regression(table, labels, split, mu=mu), split
+    made = split(data, table, labels, rule, devices, seed, alpha, per_device)
+    return logistic_regression(table, labels, made, mu=mu), made
 
 
 def emit(data: Any) -> None:
@@ -81,8 +160,8 @@ def show_table(table: Table, out: Console) -> None:
         out.width = before
 
 
-def show_plan(plan: Plan, samples: Sequence[int], out: Console) -> None:
-    """Devices, constants, gain and verdict as a table."""
+def show_plan(plan: Plan, samples: Sequence[int | None], out: Console) -> None:
+    """Devices, constants, gain and verdict as a table; None where the number of samples is not known."""
     devices = plan.devices
     kind = plan.smoothness.kind if plan.smoothness else ""
     table = Table("device", "samples", "weight", f"L ({kind})", "step 1/L", box=None, header_style="bold")
@@ -91,8 +170,8 @@ def show_plan(plan: Plan, samples: Sequence[int], out: Console) -> None:
         if n and i != shown[n - 1] + 1:
             table.add_row("...")
         table.add_row(
-            devices.names[i], f"{samples[i]:,}", f"{devices.weights[i]:.4f}", f"{devices.L[i]:.5g}",
-            f"{1 / devices.L[i]:.5g}",
+            devices.names[i], "" if samples[i] is None else f"{samples[i]:,}", f"{devices.weights[i]:.4f}",
+            f"{devices.L[i]:.5g}", f"{1 / devices.L[i]:.5g}",
         )  # fmt: skip
     show_table(table, out)
     true = "not measured" if devices.L_pooled is None else f"{devices.L_pooled:.5g}"

@@ -1,4 +1,4 @@
-"""Datasets by name: fetched from their authors, verified by hash, cached.
+"""Datasets by name, fetched from their authors and verified, and files of your own.
 
 >>> from ownstep.data import load
 >>> load("digits").rows.shape
@@ -7,141 +7,65 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+import os
+from collections.abc import Sequence
+from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ownstep.data import fetch as _fetch
-from ownstep.data.sources import SOURCES, Source
-from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
-
-
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """A dataset in its natural form.
-
-    Parameters
-    ----------
-    rows : samples first: a sparse matrix (w8a), uint8 images (mnist, cifar10), a float table, or sentences.
-    labels : one a sample.
-    test_rows, test_labels : the authors' held-out part, where there is one. For w8a it is a subset of the
-        training rows, so it is not held out; for sst2 it is the dev part, as the test labels are not public.
-    """
-
-    name: str
-    rows: Any
-    labels: NDArray[Any]
-    test_rows: Any = None
-    test_labels: NDArray[Any] | None = None
-    citation: str = ""
-    scaling: str = field(default="as published", repr=False)
-
-    def table(self) -> tuple[Any, NDArray[Any]]:
-        """(features as a 2-D float matrix, labels), ready for a linear model.
-
-        Images become rows of pixels in [0, 1]; text has no table.
-        """
-        if self.name == "sst2":
-            raise InvalidInput("sst2 is text: linear models need numbers, and no encoder was asked for")
-        if getattr(self.rows, "dtype", None) == np.uint8:
-            return self.rows.reshape(len(self.rows), -1) / 255.0, self.labels
-        return self.rows, self.labels
+from ownstep.data.dataset import Dataset
+from ownstep.data.files import Reading, read
+from ownstep.data.named import LOADERS
+from ownstep.support.errors import InvalidInput, unknown_name
 
 
 def names() -> list[str]:
-    """Every dataset that can be loaded."""
+    """Every dataset that can be loaded by name."""
     return list(LOADERS)
 
 
-def load(name: str, progress: bool | None = None) -> Dataset:
-    """Load a dataset by name, fetching it when it is not here.
+def load(
+    name: str | os.PathLike[str],
+    progress: bool | None = None,
+    *,
+    label: str | None = None,
+    site: str | None = None,
+    missing: str | None = None,
+    format: str | None = None,
+    categories: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> Dataset:
+    """Load a dataset by name, fetching it when it is not here, or read a file of your own.
 
-    Looks in the folder named by ``OWNSTEP_DATA`` first, then in the cache, then at the authors' addresses.
+    A named dataset is looked for in the folder named by ``OWNSTEP_DATA`` first, then in the cache, then at its authors'
+    addresses. Anything else is a path: a LIBSVM, CSV, TSV, Parquet or npz file, plain or packed by gzip, bzip2 or xz; a
+    folder with one such file per device; or ``-`` for standard input. A name wins over a file of the same name;
+    ``./name`` is the file.
+
+    Parameters
+    ----------
+    label : the column to be predicted; ``label``, ``target`` or ``y`` where there is one of that name.
+    site : the column that says who holds a row.
+    missing : ``"drop"`` leaves out rows with missing values, ``"mean"`` fills in the mean of their column; by default
+        missing values are an error.
+    format : of the file, where neither its name nor its first line tells.
+    categories : columns of numbers that stand for names. Columns of words are categories anyway.
+    ignore : columns to leave out.
+
+    Examples
+    --------
+    >>> load("digits").table()[1].shape
+    (1797,)
     """
-    if name not in LOADERS:
-        raise unknown_name("dataset", name, LOADERS)
-    return LOADERS[name](progress)
+    how = Reading(label, site, missing, format, tuple(categories), tuple(ignore))
+    text = os.fspath(name)
+    if text in LOADERS:
+        given = how.columns_only | ({"--format": format} if format else {})
+        for flag, value in given.items():
+            said = ",".join(value) if isinstance(value, tuple) else value
+            raise InvalidInput(f"{flag} {said} is for files; {text} is a dataset by name, ./{text} would be the file")
+        return LOADERS[text](progress)
+    if text == "-" or Path(text).exists() or os.sep in text or Path(text).suffix:
+        return read(text, how, progress)
+    raise unknown_name("dataset", text, LOADERS, "; or give the path of a file")
 
 
-def _contents(name: str, progress: bool | None) -> tuple[Source, list[bytes]]:
-    source = SOURCES[name]
-    return source, [_fetch.read(source, remote, progress) for remote in source.files]
-
-
-def _w8a(progress: bool | None) -> Dataset:
-    from sklearn.datasets import load_svmlight_file
-
-    source, (train, test) = _contents("w8a", progress)
-    (rows, labels), (test_rows, test_labels) = (
-        load_svmlight_file(io.BytesIO(part), n_features=300) for part in (train, test)
-    )
-    return Dataset("w8a", rows, labels.astype(int), test_rows, test_labels.astype(int), source.citation)
-
-
-def _mnist(progress: bool | None) -> Dataset:
-    source, parts = _contents("mnist", progress)
-    images, labels, test_images, test_labels = (gzip.decompress(part) for part in parts)
-    return Dataset(
-        "mnist", _idx(images, 16).reshape(-1, 28, 28), _idx(labels, 8),
-        _idx(test_images, 16).reshape(-1, 28, 28), _idx(test_labels, 8), source.citation,
-    )  # fmt: skip
-
-
-def _idx(raw: bytes, header: int) -> NDArray[np.uint8]:
-    return np.frombuffer(raw, np.uint8, offset=header)
-
-
-def _cifar10(progress: bool | None) -> Dataset:
-    source, parts = _contents("cifar10", progress)
-    table = np.frombuffer(b"".join(parts), np.uint8).reshape(-1, 3073)
-    images, labels = table[:, 1:].reshape(-1, 3, 32, 32), table[:, 0]
-    return Dataset("cifar10", images[:50000], labels[:50000], images[50000:], labels[50000:], source.citation)
-
-
-def _sst2(progress: bool | None) -> Dataset:
-    source, (train, dev, _) = _contents("sst2", progress)
-    (rows, labels), (test_rows, test_labels) = (_sentences(part) for part in (train, dev))
-    return Dataset("sst2", rows, labels, test_rows, test_labels, source.citation)
-
-
-def _sentences(raw: bytes) -> tuple[list[str], NDArray[np.int64]]:
-    lines = csv.reader(io.StringIO(raw.decode(), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
-    if next(lines) != ["sentence", "label"]:
-        raise OwnstepError("an SST-2 file must begin with the header 'sentence<TAB>label'")
-    pairs = list(lines)
-    return [sentence for sentence, _ in pairs], np.array([int(label) for _, label in pairs])
-
-
-def _digits(progress: bool | None) -> Dataset:
-    from sklearn.datasets import load_digits
-
-    rows, labels = load_digits(return_X_y=True)
-    return Dataset("digits", rows / 16, labels, citation="Alpaydin and Kaynak (1998), UCI", scaling="pixels / 16")
-
-
-def _breast_cancer(progress: bool | None) -> Dataset:
-    from sklearn.datasets import load_breast_cancer
-
-    rows, labels = load_breast_cancer(return_X_y=True)
-    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    return Dataset(
-        "breast_cancer", rows, labels, citation="Wolberg et al. (1995), UCI", scaling="features standardised"
-    )
-
-
-LOADERS: dict[str, Callable[[bool | None], Dataset]] = {
-    "w8a": _w8a,
-    "mnist": _mnist,
-    "cifar10": _cifar10,
-    "sst2": _sst2,
-    "digits": _digits,
-    "breast_cancer": _breast_cancer,
-}
-
-__all__ = ["Dataset", "load", "names"]
+__all__ = ["Dataset", "Reading", "load", "names", "read"]

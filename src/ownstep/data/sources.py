@@ -36,6 +36,7 @@ class Source:
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 _MNIST = ("http://yann.lecun.com/exdb/mnist", "https://ossci-datasets.s3.amazonaws.com/mnist")
 _CIFAR = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+_HEART = "https://archive.ics.uci.edu/static/public/45/heart+disease.zip"
 _SST2 = "https://dl.fbaipublicfiles.com/glue/data/SST-2.zip"
 
 
@@ -49,6 +50,11 @@ def _cifar(name: str, sha256: str) -> Remote:
 
 def _sst2(name: str, sha256: str) -> Remote:
     return Remote(f"SST-2/{name}", sha256, (_SST2,), f"SST-2/{name}")
+
+
+def _heart(hospital: str, sha256: str) -> Remote:
+    name = f"processed.{hospital}.data"
+    return Remote(f"heart-disease/{name}", sha256, (_HEART,), name)
 
 
 SOURCES: dict[str, Source] = {
@@ -115,4 +121,25 @@ SOURCES: dict[str, Source] = {
         ),
         "Socher et al. (2013); GLUE version: Wang et al. (2018)",
     ),
+    "heart_disease": Source(
+        "heart_disease",
+        "920 patients of four hospitals, 740 with every value known, heart disease or not",
+        (
+            _heart("cleveland", "a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8"),
+            _heart("hungarian", "d1ad108f785768cd3d7e82dc522e6f5a61eea93cccfb3a46ee8076f73fc3d796"),
+            _heart("switzerland", "834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314"),
+            _heart("va", "e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f"),
+        ),
+        "Janosi, Steinbrunn, Pfisterer and Detrano (1988), Heart Disease, UCI Machine Learning Repository, "
+        "doi 10.24432/C52P4X, CC BY 4.0. Hungarian Institute of Cardiology, Budapest: A. Janosi; University Hospital, "
+        "Zurich: W. Steinbrunn; University Hospital, Basel: M. Pfisterer; V.A. Medical Center, Long Beach, and "
+        "Cleveland Clinic Foundation: R. Detrano",
+    ),
 }
+
+SOURCES["sst2_words"] = Source(
+    "sst2_words",
+    "the sentences of sst2 as a table: tf-idf weights of 13,774 words",
+    SOURCES["sst2"].files,
+    SOURCES["sst2"].citation,
+)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from ownstep.methods.base import Answer, Ask, LocalWork, Method, Progress, SketchWork, Vector, alike, norm
+from ownstep.methods.base import Answer, Ask, Method, Progress, SketchWork, Vector, alike, norm
+from ownstep.methods.federated.delta_sgd import DeltaSGD
 from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
+from ownstep.methods.federated.feddyn import FedDyn
+from ownstep.methods.federated.fedexp import FedExP
+from ownstep.methods.federated.fednova import FedNova
 from ownstep.methods.federated.fedprox import FedProx
+from ownstep.methods.federated.fedsps import FedSPS
 from ownstep.methods.federated.fedyogi import FedYogi
+from ownstep.methods.federated.scaffnew import Scaffnew
 from ownstep.methods.federated.scaffold import Scaffold
 from ownstep.methods.gossip.dgd import DecentralisedGD, GradientTracking
 from ownstep.methods.gossip.extra import EXTRA, NIDS
 from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
+from ownstep.methods.local_work import LocalWork
 from ownstep.methods.naming import key_of
 from ownstep.methods.own.curvature import OwnCurvature
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
@@ -58,6 +65,12 @@ METHODS: dict[str, type] = {
     "fedyogi": FedYogi,
     "scaffold": Scaffold,
     "fedprox": FedProx,
+    "fednova": FedNova,
+    "fedexp": FedExP,
+    "feddyn": FedDyn,
+    "fedsps": FedSPS,
+    "delta_sgd": DeltaSGD,
+    "scaffnew": Scaffnew,
 }
 """Every method by name. A new one is one file and one line here; the contract tests then run it."""
 
@@ -98,11 +111,16 @@ __all__ = [
     "At",
     "BarzilaiBorwein",
     "DecentralisedGD",
+    "DeltaSGD",
     "FedAdagrad",
     "FedAdam",
     "FedAvg",
     "FedAvgM",
+    "FedDyn",
+    "FedExP",
+    "FedNova",
     "FedProx",
+    "FedSPS",
     "FedYogi",
     "GradientTracking",
     "HeavyBall",
@@ -119,6 +137,7 @@ __all__ = [
     "OwnStep",
     "Plateau",
     "Progress",
+    "Scaffnew",
     "Scaffold",
     "Schedule",
     "Shrunk",

@@ -14,36 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.methods.local_work import LocalWork
 from ownstep.plan import Devices
 from ownstep.smoothness.sketch import Sketch
 
 Vector = Any
 """A NumPy array, a torch tensor or a symbolic vector: whatever can be added and scaled."""
-
-
-@dataclass(frozen=True, eq=False)
-class LocalWork:
-    """Several steps on every device between two rounds.
-
-        y_i = x,  then E times    y_i <- y_i - eta (grad f_i(y_i) + prox (y_i - x) + shift_i),
-        answered with             d_i = (x - y_i) / eta       in place of grad f_i(x).
-
-    With E = 1 and no shift, d_i *is* grad f_i(x): a method asks for no local work then, and its round stays one pass
-    over the data.
-
-    Parameters
-    ----------
-    steps : E, at least 1.
-    step : eta > 0, the devices' step.
-    prox : pull towards x, the mu of FedProx.
-    shift : one row a device, added to its gradients (the control variates of SCAFFOLD), or None. With it the answer
-        has every d_i as well as their sum, and two vectors travel each way in place of one.
-    """
-
-    steps: int
-    step: float
-    prox: float = 0.0
-    shift: Vector = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +92,7 @@ class Answer:
     gradients : one row a device, only when the ask had ``mix=None`` or a shift; zero for those who did not answer.
     present : who answered, when somebody may not have; None means everyone.
     also : the second sum, where one was asked for.
+    squares : sum_i c_i ||d_i||^2 of the local work, where asked for.
     curvature : the L_i measured along the way, where asked for; nan for who was absent, is asked for the first time,
         has not moved or saw no change.
     previous : the mean of the losses at the point last asked about, over the same devices and data as ``value``, so
@@ -133,6 +110,7 @@ class Answer:
     also: Vector = None
     curvature: NDArray[np.float64] | None = None
     previous: float = math.nan
+    squares: float = math.nan
     base: Vector = None
     base_value: float = math.nan
     hessian: Vector = None
@@ -181,4 +159,5 @@ def alike(numbers: NDArray[Any], x: Vector) -> Any:
 
 def norm(v: Vector) -> float:
     """Euclidean norm of a flat vector; symbolic vectors refuse it, as it is not linear."""
-    return math.sqrt(float(v @ v))
+    with np.errstate(over="ignore", invalid="ignore"):  # a vector beyond measure has an infinite norm, and no warning
+        return math.sqrt(float(v @ v))

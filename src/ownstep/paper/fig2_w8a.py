@@ -18,6 +18,7 @@ from ownstep import plots
 from ownstep.data import load
 from ownstep.engines import Comparison, baselines, compare
 from ownstep.methods import At, Method, OwnStep, Plateau, Switch
+from ownstep.paper.machinery import fairness
 from ownstep.paper.machinery.bootstrap import number
 from ownstep.paper.machinery.neural import WORTHWHILE
 from ownstep.paper.machinery.runner import Pieces
@@ -201,6 +202,17 @@ def _finding(part: str, rule: str, arm: dict[str, Any]) -> str:
         f"Start {why['start']:.3g} from x*, the local phase ends {why['local_phase_limit']:.3g} from it, at a gap of "
         f"{why['local_phase_gap']:.1e}"
     )
+
+
+def fair(result: dict[str, Any]) -> dict[str, Any]:
+    """Against fair rivals, at every level that the rival reaches: 0 where Algorithm 1 does not."""
+    cells: dict[str, list[list[float]]] = {}
+    for arm in (arm for part in ("subset", "all") for arm in result[part].values()):
+        rows = {row["method"]: list(row["rounds"].values()) for row in arm["rows"]}
+        for name, rounds in rows.items():
+            pairs = zip(rows["Algorithm 1"], rounds, strict=True)
+            cells.setdefault(name, []).extend([b / a if a else 0.0] for a, b in pairs if b)
+    return fairness.against(cells, "settings (data, split, gap)")
 
 
 def figure(result: dict[str, Any]) -> Figure:

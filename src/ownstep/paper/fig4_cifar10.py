@@ -217,6 +217,11 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     return neural.judge({f"constants: {kind}": arm for kind, arm in result["arms"].items()}, LOSSES)
 
 
+def fair(result: dict[str, Any]) -> dict[str, Any]:
+    """Against fair rivals, to the larger of the two final losses."""
+    return neural.fair(result["arms"])
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """Loss, test accuracy, constants and final losses, one row an arm."""
     return neural.draw({f"constants: {kind}": arm for kind, arm in result["arms"].items()})

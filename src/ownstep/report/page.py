@@ -16,7 +16,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import ownstep
-from ownstep.report.charts import Chart, charts
+from ownstep.report import story
+from ownstep.report.charts import Chart, Line, charts
+from ownstep.report.drawing import picture, waterfall
 from ownstep.report.formatting import fixed, is_number, spell
 from ownstep.report.palette import Palette
 from ownstep.report.results import (
@@ -29,7 +31,6 @@ from ownstep.report.results import (
     Record,
     Results,
     read,
-    shorten,
 )
 from ownstep.report.tables import tables
 from ownstep.support.errors import InvalidInput, OwnstepError
@@ -52,6 +53,28 @@ PARTS = {
         "constants, and what own steps with measured curvature or with momentum are worth.",
     ),
 }
+SHORT = {
+    "pep-curves": "Lower worst case (Fig. 1a)",
+    "pep-heterogeneity": "Ratio below one in every class (Fig. 1b)",
+    "pep-devices": "Same ratio for any number of devices (Fig. 1c)",
+    "theorem": "Theorem 1, certified",
+    "w8a": "W8A: fewer iterations (Fig. 2)",
+    "cifar10": "CIFAR-10: fewer iterations (Fig. 4)",
+    "sst2": "SST-2: faster fine-tuning (Fig. 5)",
+    "mnist": "MNIST: fewer iterations",
+    "dirichlet": "More heterogeneous, more speed-up",
+    "devices": "More devices, more speed-up",
+    "gossip": "Faster than gossip methods",
+    "fedopt": "Faster than FedOpt methods",
+    "participation": "Robust to absent devices",
+    "estimates": "Sampled constants are good estimates",
+    "attribution": "The devices' geometry is the reason",
+    "beyond": "Adaptive and accelerated own steps",
+}
+"""A claim in a few words, for its card."""
+SCRIPTS = ("charts.js", "gain.js", "race.js", "worst.js", "explorer.js", "page.js")
+POINTS = 56
+"""Points of a line on the page."""
 MARKS = {VERDICTS[0]: "yes", VERDICTS[1]: "partly", VERDICTS[2]: "no", OTHER: "none", MISSING: "none"}
 NUMBER = re.compile(
     r"(?P<name>Algorithm 1|Fig\. \d+\w?|Theorem \d|"
@@ -91,13 +114,14 @@ def build(results: Results) -> str:
     palette = Palette()
     drawn: list[dict[str, Any]] = []
     sections = {}
+    splits = story.factors(results)
     for part, (title, lead) in PARTS.items():
         records = results.part(part)
         if records:
             sections[part] = {
                 "title": title,
                 "lead": lead,
-                "experiments": [_experiment(r, palette, drawn) for r in records],
+                "experiments": [_experiment(r, palette, drawn, splits) for r in records],
             }
     environment = Environment(
         loader=PackageLoader("ownstep.report", "assets"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
@@ -107,33 +131,48 @@ def build(results: Results) -> str:
     return environment.get_template("page.html").render(
         sections=sections,
         rows=[row for part in sections.values() for row in part["experiments"]],
-        counts=results.counts,
-        marks=MARKS,
+        finding=story.finding(results),
+        facts=story.facts(results),
+        own_count=sum(r.name in story.OWN_CLAIMS for r in results.records),
         judged=sum(results.counts.get(w, 0) for w in VERDICTS),
         commits=_commits(results),
         version=ownstep.__version__,
         charts=embedded(drawn),
-        style=Markup(_asset("uplot.min.css") + _asset("style.css")),
-        fonts={name: _encoded(f"{name}.woff2") for name in ("source-serif-4", "source-sans-3")},
-        library=Markup(_asset("uplot.min.js")),
-        licence=_asset("uplot-LICENSE.txt"),
-        scripts=[Markup(_asset(name)) for name in ("charts.js", "gain.js", "page.js")],
+        worst_cases=_grid(),
+        style=Markup(_asset("vendor/uplot.min.css") + _asset("style.css")),
+        fonts={name: _encoded(f"vendor/{name}.woff2") for name in ("source-serif-4", "source-sans-3")},
+        library=Markup(_asset("vendor/uplot.min.js")),
+        licence=_asset("vendor/uplot-LICENSE.txt"),
+        scripts=[Markup(_asset(name)) for name in SCRIPTS],
     )  # fmt: skip
 
 
-def _experiment(record: Record, palette: Palette, drawn: list[dict[str, Any]]) -> dict[str, Any]:
+def _experiment(
+    record: Record, palette: Palette, drawn: list[dict[str, Any]], splits: Mapping[str, Any]
+) -> dict[str, Any]:
     """Everything a section shows; its charts are added to ``drawn`` and known by their place there."""
     figures, left_out = charts(record.module, record.result) if record.data else ([], 0)
     first = len(drawn)
     drawn.extend(plain(chart, palette) for chart in figures)
     where, title = heading(record)
+    second = story.fair(record)
+    split, factors = story.own_factors(record.name, splits)
+    shown = next((f for f in figures if f.kind != "bars"), figures[0] if figures else None)
     return {
         "name": record.name,
         "id": re.sub(r"[^a-z0-9-]", "-", record.name.lower()),
         "where": where,
         "title": title,
         "record": record,
+        "short": record.said("SHORT") or SHORT.get(record.name, record.name),
         "mark": MARKS[record.word],
+        "fair": second,
+        "fair_mark": MARKS.get(second.word, "none"),
+        "measured": story.measured(record),
+        "picture": "" if shown is None else picture(shown, palette),
+        "caption": "" if shown is None else _caption(shown),
+        "split": split,
+        "waterfall": waterfall(factors) if factors else "",
         "says": record.said("SAYS"),
         "why": record.said("WHY"),
         "notice": record.said("NOTICE"),
@@ -141,11 +180,15 @@ def _experiment(record: Record, palette: Palette, drawn: list[dict[str, Any]]) -
         "left_out": left_out,
         "tables": tables(record.result) if record.data else [],
         "numbers": [_number(n, i) for i, n in enumerate(record.numbers)],
-        "excerpt": json.dumps(_excerpt(record), indent=1, ensure_ascii=False) if record.data else "",
         "seed": seed if isinstance(seed := record.provenance.get("seed"), int) else 0,
         "machine": _machine(record.provenance),
         "recorded": _recorded(record),
     }
+
+
+def _caption(chart: Chart) -> str:
+    """What a picture shows; a title of one word, such as the name of an arm, says too little."""
+    return chart.title if len(chart.title) > 24 else f"{chart.views[0].label}, {chart.title}".removesuffix(", ")
 
 
 def heading(record: Record) -> tuple[str, str]:
@@ -164,10 +207,6 @@ def _number(number: Mapping[str, Any], index: int) -> dict[str, Any]:
     low, high = (float(bound) if is_number(bound := out[k]) else value for k in ("low", "high"))
     drawn = (low, value, high) if 0 < low <= high else None  # on a logarithmic axis
     return out | {"drawn": drawn, "pointer": f"verdict.numbers[{index}]"}
-
-
-def _excerpt(record: Record) -> Any:
-    return shorten({k: v for k, v in dict(record.data or {}).items() if k not in ("settings", "claim")})
 
 
 def _recorded(record: Record) -> dict[str, str]:
@@ -200,7 +239,7 @@ def _commits(results: Results) -> list[str]:
 
 
 def plain(chart: Chart, palette: Palette) -> dict[str, Any]:
-    """A chart as the script of the page reads it, numbers to six digits."""
+    """A chart as the script of the page reads it, numbers to four digits."""
     views = []
     for view in chart.views:
         looks = palette.looks([line.name for line in view.lines])
@@ -209,7 +248,7 @@ def plain(chart: Chart, palette: Palette) -> dict[str, Any]:
                 "name": line.name, "colour": colour, "dash": dash, "x": _short(line.x), "y": _short(line.y),
                 **({"low": _short(line.low), "high": _short(line.high)} if line.low and line.high else {}),
             }
-            for line, (colour, dash) in zip(view.lines, looks, strict=True)
+            for line, (colour, dash) in zip(map(thinned, view.lines), looks, strict=True)
         ]  # fmt: skip
         views.append({"label": view.label, "log": view.log, "lines": lines})
     return {
@@ -218,8 +257,21 @@ def plain(chart: Chart, palette: Palette) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def thinned(line: Line) -> Line:
+    """A line with at most :data:`POINTS` points, its ends among them: more cannot be seen, and the page is sent."""
+    count = len(line.x)
+    if count <= POINTS:
+        return line
+    kept = sorted({round(i * (count - 1) / (POINTS - 1)) for i in range(POINTS)})
+
+    def pick(values: Any) -> Any:
+        return None if values is None else [values[i] for i in kept]
+
+    return Line(line.name, pick(line.x), pick(line.y), pick(line.low), pick(line.high))
+
+
 def _short(values: Any) -> list[Any]:
-    return [None if v is None else int(v) if float(v).is_integer() else float(f"{v:.6g}") for v in values]
+    return [None if v is None else int(v) if float(v).is_integer() else float(f"{v:.4g}") for v in values]
 
 
 def embedded(data: Any) -> Markup:
@@ -231,7 +283,10 @@ def embedded(data: Any) -> Markup:
 
 
 def linked(text: str, link: str, pointer: str) -> Markup:
-    """A sentence with every number in it linked to the json it came from; everything else escaped."""
+    """A sentence with every number in it linked to the json it came from, and where in it; the rest escaped.
+
+    The links are for the mouse: a keyboard's way through the page does not stop at a thousand numbers.
+    """
     text, out, last = text[:1].upper() + text[1:], [], 0
     for match in NUMBER.finditer(text):
         out.append(maths(text[last : match.start()]))
@@ -239,8 +294,8 @@ def linked(text: str, link: str, pointer: str) -> Markup:
         if match["name"]:
             out.append(maths(match["name"]))
         else:
-            out.append(Markup('<a class="n" href="{}" title="{}">{}</a>').format(link, pointer, match["number"]))
-    return Markup("").join([*out, maths(text[last:])])
+            out.append(Markup('<a class="n" tabindex="-1" href="{}">{}</a>').format(link, match["number"]))
+    return Markup('<span title="{}">{}</span>').format(pointer, Markup("").join([*out, maths(text[last:])]))
 
 
 def maths(text: Any) -> Markup:
@@ -248,6 +303,14 @@ def maths(text: Any) -> Markup:
     safe = str(escape(text))
     safe = re.sub(r"\b([A-Za-z])_(\w|bar)\b", r"\1<sub>\2</sub>", safe)
     return Markup(re.sub(r"\^(\w+)", r"<sup>\1</sup>", safe))
+
+
+def _grid() -> Markup:
+    """The precomputed worst cases of the explorer, where they are part of the package."""
+    try:
+        return embedded(json.loads(_asset("worst_cases.json")))
+    except FileNotFoundError:
+        return Markup("")
 
 
 def _asset(name: str) -> str:

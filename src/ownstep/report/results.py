@@ -160,22 +160,6 @@ def read_one(name: str, folder: Path, link: str, quick: bool = False) -> Record:
     return Record(**(found | {"claim": _text(data.get("claim", module.CLAIM))}), data=data)
 
 
-def shorten(value: Any, items: int = 6, depth: int = 6) -> Any:
-    """The same json with long lists cut, each with a note of how many there are: what the page can carry."""
-    if isinstance(value, Mapping):
-        if not depth:
-            return f"… {len(value)} entries"
-        return {str(k): shorten(v, items, depth - 1) for k, v in value.items()}
-    if isinstance(value, list):
-        nested = any(isinstance(v, list | Mapping) for v in value)
-        most = 2 if nested else items
-        if not depth:
-            return f"… {len(value)} items"
-        kept = [shorten(v, items, depth - 1) for v in value[:most]]
-        return kept if len(value) <= most else [*kept, f"… {len(value)} in all"]
-    return value
-
-
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ownstep.support.errors import InvalidInput
 
-Kind = Literal["exact", "upper bound", "estimate", "unknown"]
+Kind = Literal["exact", "upper bound", "estimate", "given", "unknown"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,8 @@ class Smoothness:
     ----------
     values : L_i, one a device.
     kind : ``exact`` (the supremum of the Hessian's norm), ``upper bound``, or ``estimate`` (sampled: a
-        lower bound, so 1/L_i may be too long); ``unknown`` for placeholders that no method may rely on.
+        lower bound, so 1/L_i may be too long), or ``given`` by the user; ``unknown`` for placeholders that no method
+        may rely on.
     how : one sentence on how the numbers were computed.
     pooled : the smoothness of f = sum_i w_i f_i itself, of the same kind; None when not measured.
     """

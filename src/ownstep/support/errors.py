@@ -15,12 +15,12 @@ class InvalidInput(OwnstepError, ValueError):
     """The caller passed something that cannot be used; the message quotes it and says what is allowed."""
 
 
-def unknown_name(kind: str, name: object, valid: Iterable[str]) -> InvalidInput:
-    """Error for a name nobody registered, with the nearest valid one."""
+def unknown_name(kind: str, name: object, valid: Iterable[str], more: str = "") -> InvalidInput:
+    """Error for a name nobody registered, with the nearest valid one; ``more`` is added at the end."""
     choices = sorted(valid)
     close = get_close_matches(str(name).replace("-", "_"), choices, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return InvalidInput(f"unknown {kind} {name!r}.{hint} Choose from: {', '.join(choices)}")
+    return InvalidInput(f"unknown {kind} {name!r}.{hint} Choose from: {', '.join(choices)}{more}")
 
 
 def require_extra(module: str, extra: str) -> OwnstepError:

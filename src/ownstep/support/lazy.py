@@ -20,7 +20,14 @@ from typing import Any
 
 from ownstep.support.errors import require_extra
 
-EXTRAS = {"torch": "torch", "transformers": "torch", "safetensors": "torch", "flwr": "flower", "PEPit": "pepit"}
+EXTRAS = {
+    "torch": "torch",
+    "transformers": "torch",
+    "safetensors": "torch",
+    "flwr": "flower",
+    "PEPit": "pepit",
+    "pandas": "files",
+}
 """Optional dependencies, and the extra that brings each."""
 
 

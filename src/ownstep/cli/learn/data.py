@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Json, Seed, console, emit
+from ownstep.cli.common import Data, Format, Json, Seed, console, emit, reading, show_table
 from ownstep.cli.plain import App
-from ownstep.data import fetch, names
+from ownstep.data import fetch, load, names
+from ownstep.data.files.describe import describe, describe_dataset
 from ownstep.data.sources import SOURCES
 from ownstep.support.errors import unknown_name
 
@@ -24,6 +25,7 @@ def register(app: typer.Typer) -> None:
     group = App(help="Datasets: list them, fetch them, say where they are.", no_args_is_help=True)
     group.command("list")(list_)
     group.command("fetch")(fetch_)
+    group.command("describe")(describe_)
     group.command()(where)
     app.add_typer(group, name="data")
 
@@ -66,6 +68,53 @@ def fetch_(
         return
     for n in wanted:
         typer.echo(f"{n}: " + ("comes with scikit-learn" if n in BUNDLED else f"{len(paths[n])} files, verified"))
+
+
+def describe_(
+    data: Data,
+    format: Format = None,
+    as_json: Json = False,
+    seed: Seed = 0,
+) -> None:
+    """What is in a file: rows, columns, their types, missing values, levels and ranges; or in a dataset by name.
+
+    Example: ownstep data describe patients.csv
+    """
+    told = (
+        {"dataset": data} | describe_dataset(load(data)) if data in names() else describe(data, reading(format=format))
+    )
+    if as_json:
+        emit(told)
+        return
+    for part in told.get("files", [told]):
+        _show(part)
+
+
+def _show(told: dict[str, Any]) -> None:
+    out = console()
+    out.print(f"{told.get('file', told.get('dataset'))}: {told['rows']:,} rows" + _about(told))
+    if "columns" in told:
+        table = Table("column", "type", "missing", "different", "values", box=None, header_style="bold")
+        for column in told["columns"]:
+            levels = ", ".join(f"{level} ({n:,})" for level, n in column.get("levels", {}).items())
+            span = f"{column['min']:g} to {column['max']:g}, mean {column['mean']:g}" if "mean" in column else levels
+            table.add_row(
+                column["name"], column["type"], f"{column['missing']:,}", f"{column.get('different', 0):,}", span
+            )  # fmt: skip
+        show_table(table, out)
+    for key in ("labels", "sites"):
+        if key in told:
+            out.print(f"{key}: " + ", ".join(f"{k} ({v})" for k, v in told[key].items()))
+    if told.get("note"):
+        out.print(f"note: {told['note']}")
+
+
+def _about(told: dict[str, Any]) -> str:
+    parts = [f", {told['format']}, {told['bytes']:,} bytes"] if "format" in told else []
+    parts += [f", {told['rows_with_missing_values']:,} with missing values"] if "columns" in told else []
+    parts += [f", shape {tuple(told['shape'])}"] if "shape" in told else []
+    parts += [f", {told['nonzeros']:,} nonzeros"] if "nonzeros" in told else []
+    return "".join(parts)
 
 
 def where(as_json: Json = False, seed: Seed = 0) -> None:

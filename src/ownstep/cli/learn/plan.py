@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
 import typer
 
 from ownstep.cli.common import (
+    DATA_HELP,
     Alpha,
+    Categories,
     Count,
-    Data,
+    Format,
+    Ignore,
     Json,
+    Label,
     Measure,
-    Mu,
+    MissingValues,
+    PerDevice,
     Rows,
     Seed,
+    Site,
     Split,
     build,
     console,
     emit,
+    numbers,
+    reading,
     show_plan,
 )
 from ownstep.engines import describe
+from ownstep.plan import Plan
+from ownstep.plan import plan as make_plan
+from ownstep.smoothness import Smoothness
+from ownstep.support.errors import InvalidInput
 
 
 def register(app: typer.Typer) -> None:
@@ -28,12 +44,25 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    data: Data,
-    partition: Split = "by_norm",
+    data: Annotated[str | None, typer.Argument(help=DATA_HELP)] = None,
+    label: Label = None,
+    site: Site = None,
+    missing: MissingValues = None,
+    categories: Categories = None,
+    ignore: Ignore = None,
+    format: Format = None,
+    partition: Split = None,
     devices: Count = None,
-    mu: Mu = 1e-3,
+    L: Annotated[
+        str | None, typer.Option("--L", help="In place of data: the smoothness of each device, as 1,3.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="With --L: weight of each device, up to a factor; equal by default.")
+    ] = None,
+    mu: Annotated[str, typer.Option(help="Weight of the L2 term mu/2 ||x||^2; with --L one or several.")] = "0.001",
     smoothness: Measure = "exact",
     alpha: Alpha = 0.1,
+    per_device: PerDevice = 2,
     rows: Rows = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -41,14 +70,48 @@ def plan(
     """Measure each device's smoothness and print its step, the predicted gain and a verdict.
 
     Example: ownstep plan w8a --partition by_norm --devices 2 --json
+    A file of your own: ownstep plan patients.csv --label ill --site hospital
+    From numbers alone: ownstep plan --L 1,3 --weights 2,1
     """
-    problem, split = build(data, partition, devices, mu, seed, alpha, rows)
-    made = describe(problem, smoothness)
+    if (data is None) == (L is None):
+        raise InvalidInput("plan needs either data or --L, the smoothness of each device, such as --L 1,3")
+    strong = numbers("--mu", mu)
+    if L is not None:
+        _tell(_from_numbers(L, weights, strong), {"mu": strong}, [None] * len(numbers("--L", L)), "", as_json)
+        return
+    if weights is not None:
+        raise InvalidInput(f"--weights {weights} goes with --L; the weights of data are its devices' shares of samples")
+    if len(strong) != 1:
+        raise InvalidInput(f"--mu {mu}: data takes one number; several go with --L")
+    assert data is not None
+    problem, split = build(
+        data, partition, devices, strong[0], seed, alpha, rows, per_device,
+        reading(label, site, missing, format, categories, ignore),
+    )  # fmt: skip
+    setting = {"data": data, "partition": split.rule, "note": split.note, "mu": strong[0], "seed": seed}
+    setting["samples"] = split.counts.tolist()
+    _tell(describe(problem, smoothness), setting, split.counts.tolist(), split.note, as_json)
+
+
+def _from_numbers(L: str, weights: str | None, mu: list[float]) -> Plan:
+    """The plan of devices of which only the constants are known."""
+    values = numbers("--L", L)
+    shares = np.ones(len(values)) if weights is None else np.array(numbers("--weights", weights))
+    if len(shares) != len(values):
+        raise InvalidInput(f"--weights {weights}: {len(shares)} weights for the {len(values)} devices of --L {L}")
+    if len(mu) not in (1, len(values)):
+        raise InvalidInput(f"--mu needs one number or {len(values)}, one per device, got {len(mu)}")
+    if not (shares > 0).all() or not np.isfinite(shares).all():
+        raise InvalidInput(f"--weights {weights}: every weight must be positive and finite")
+    constants = Smoothness(np.array(values), "given", "given on the command line")
+    return make_plan(shares / shares.sum(), constants, mu[0] if len(mu) == 1 else mu)
+
+
+def _tell(made: Plan, setting: dict[str, Any], samples: Sequence[int | None], note: str, as_json: bool) -> None:
     if as_json:
-        setting = {"data": data, "partition": split.rule, "note": split.note, "mu": mu, "seed": seed}
-        emit(setting | {"samples": split.counts.tolist()} | made.to_dict())
+        emit(setting | made.to_dict())
         return
     terminal = console()
-    show_plan(made, split.counts.tolist(), terminal)
-    if split.note:
-        terminal.print(f"note: {split.note}")
+    show_plan(made, samples, terminal)
+    if note:
+        terminal.print(f"note: {note}")

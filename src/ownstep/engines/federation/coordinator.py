@@ -30,11 +30,13 @@ from ownstep.engines.federation.wire import (
     pack_points,
     unpack_replies,
 )
-from ownstep.engines.local.engine import Loop
+from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
+from ownstep.engines.saving import go_on
 from ownstep.history import History
 from ownstep.methods import Answer, Ask, Method, norm
+from ownstep.methods.local_work import lengths
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.progress import Bar
@@ -91,6 +93,7 @@ class Gathered:
     value, value_at : their mean loss, weighted, where the method looked and where it stands.
     rows : c_i grad f_i(x) by site, or None under secure aggregation.
     losses : f_i(x), zero for the absent; of no use under secure aggregation.
+    squares : sum over them of c_i ||d_i||^2, where asked for.
     why : for everyone else, what happened.
     up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
     """
@@ -104,6 +107,7 @@ class Gathered:
     why: dict[int, str]
     up: int
     down: int
+    squares: float = 0.0
 
 
 def run(
@@ -164,8 +168,8 @@ def race(
     loops = [_Loop(m, roster, start, terms, label, L_pooled) for label, m in methods.items()]
     files = {loop: None if place is None else place / f"{slug(loop.name)}.ckpt.npz" for loop in loops}
     for loop, file in files.items():
-        if file is not None and file.exists():
-            loop.resume(file)
+        if file is not None:
+            go_on(file, loop.resume)
             if loop.k > rounds:
                 raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(file)!r} already has {loop.k}")
     asking = Asking(Nodes(grid, terms.deadline), roster, terms)
@@ -179,13 +183,14 @@ def race(
                     why = "; ".join(f"{roster.names[i]}: {w}" for i, w in gathered.why.items())
                     raise OwnstepError(f"no site answered in round {loop.k} within {terms.deadline:g} s ({why})")
                 loop.absorb(gathered, began)
-                if loop.verdict(rounds, target, gradient_tolerance):
+                done = loop.verdict(rounds, target, gradient_tolerance)
+                file = files[loop]
+                if file is not None:  # the point that was just evaluated, if it is sound: the next may not be
+                    loop.save(file)
+                if done:
                     active.remove(loop)
                 else:
                     loop.advance()
-                file = files[loop]
-                if file is not None:
-                    loop.save(file)
             bar.update(max(loop.k for loop in loops), f"f = {loops[0].columns['value'][-1]:.6g}")
     return {loop.name: loop.history() for loop in loops}
 
@@ -240,11 +245,12 @@ def collect(
         for each in ({i: r.loss for i, r in replies.items()}, {i: r.loss_at for i, r in replies.items()})
     )
     vectors_down = 1 + elsewhere + _shifted(ask)
-    up = len(replies) * (int(ask.x.nbytes) + 8 * (1 + elsewhere))
+    up = len(replies) * (int(ask.x.nbytes) + 8 * (1 + elsewhere + _normed(ask)))
     down = len(weights) * (vectors_down * int(ask.x.nbytes) + 8)
     rows = {i: r.vector for i, r in replies.items()}
     losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
-    return Gathered(present, total, float(value), float(value_at), rows, losses, why, up, down)
+    squares = float(sum(reply.squares for reply in replies.values()))
+    return Gathered(present, total, float(value), float(value_at), rows, losses, why, up, down, squares)
 
 
 class _Loop(Loop):
@@ -283,14 +289,16 @@ class _Loop(Loop):
         ask, weights, present = self.method.ask(self.state), self.roster.weights, seen.present
         assert ask.mix is not None
         total, share = seen.total, float(weights[present].sum()) if self.rule == "rescale" else 1.0
+        squares = seen.squares
         rows = self._rows(ask, seen) if _needs_rows(ask) or self.rule == "last" else None
         if self.rule == "last":
             assert rows is not None
             if self.answering.last is not None:
                 rows[~present] = self.answering.last[~present]
             self.answering.last, total = rows, total + ask.mix[~present] @ rows[~present]
+            squares = float(ask.mix @ lengths(rows) ** 2)
         elif not present.all():
-            total = total / share
+            total, squares = total / share, squares / share
         also, curvature, previous = None, None, np.nan
         if ask.also is not None:
             assert rows is not None
@@ -302,7 +310,8 @@ class _Loop(Loop):
         # Until somebody was missing once, methods may compare the sums of two rounds as sums over everyone.
         who = present if self.notes["absences"] else None
         each = rows if _shifted(ask) else None
-        self.answer = Answer(total, seen.value, each, who, also, curvature, previous)
+        squares = squares if _normed(ask) else np.nan
+        self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)
         ratio = ask.mix / weights
         alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
         row = {
@@ -341,6 +350,10 @@ class _Loop(Loop):
 def _needs_rows(ask: Ask) -> bool:
     """Is the sum not enough? Then the sites' vectors are divided by their coefficients; nothing more is sent."""
     return _shifted(ask) or ask.curvature or ask.also is not None
+
+
+def _normed(ask: Ask) -> bool:
+    return ask.local is not None and ask.local.norms
 
 
 def _shifted(ask: Ask) -> bool:

@@ -2,7 +2,7 @@
 
 Methods with a server only need sum_i c_i grad f_i(x) and f(x), so each site sends the one vector
 
-    (c_i grad f_i(x), w_i f_i(x), w_i f_i(x_k)),
+    (c_i grad f_i(x), w_i f_i(x), w_i f_i(x_k), c_i ||d_i||^2 of local work where asked for),
 
 masked by :func:`secaggplus_mod`, and :class:`SecAggPlusWorkflow` unmasks the sum. Both are Flower's, unchanged. They
 belong to its older API (fit instructions, strategies): this module is the bridge. A round takes four exchanges of
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from ownstep.engines.federation.wire import Question, Refused
-from ownstep.methods import Ask, LocalWork
+from ownstep.engines.federation.wire import Question, Refused, local_from_words, local_words
+from ownstep.methods import Ask
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput
 
@@ -81,15 +81,17 @@ class SecurePlus:
         )  # fmt: skip
         workflow(_Grid(nodes), context)
         present = np.isin(roster.nodes, list(strategy.stayed))
-        total = np.zeros(len(ask.x) + 2) if strategy.mean is None else len(strategy.stayed) * strategy.mean
+        n_x, silent = len(ask.x), np.zeros(len(ask.x) + 3)
+        total = silent if strategy.mean is None else len(strategy.stayed) * strategy.mean
         share = float(roster.weights[present].sum()) or np.nan
         why = {i: "did not stay to the end of the secure round" for i in np.flatnonzero(~present).tolist()}
-        vector = total[:-2].astype(ask.x.dtype)
+        vector, (loss, loss_at, *squares) = total[:n_x].astype(ask.x.dtype), total[n_x:]
         # what is sent masked is one 64-bit integer an entry; keys and shares are not counted
         up, down = int(present.sum()) * 8 * (len(total) + 1), n * sum(a.nbytes for a in arrays)
         return Gathered(
-            present, vector, float(total[-2]) / share, float(total[-1]) / share, None, np.zeros(n), why, up, down
-        )
+            present, vector, float(loss) / share, float(loss_at) / share, None, np.zeros(n), why, up, down,
+            float(sum(squares)),
+        )  # fmt: skip
 
 
 class _Strategy:
@@ -107,12 +109,12 @@ class _Strategy:
         from flwr.common import FitIns
 
         assert self.ask.mix is not None
-        work = self.ask.local or LocalWork(0, 1.0)
-        common = {"k": self.k, "steps": work.steps, "step": float(work.step), "prox": float(work.prox)}
-        common |= {"clip": float(self.clip)}
+        common = {"k": self.k, "clip": float(self.clip)}
+        each = zip(self.roster.nodes, self.ask.mix, self.roster.weights, strict=True)
         return [
-            (_Proxy(node), FitIns(self.parameters, common | {"c": float(c), "w": float(w)}))
-            for node, c, w in zip(self.roster.nodes, self.ask.mix, self.roster.weights, strict=True)
+            (_Proxy(node), FitIns(self.parameters, common | own | {"c": float(c), "w": float(w)}))
+            for i, (node, c, w) in enumerate(each)
+            for own in [local_words(self.ask.local, i)]
         ]
 
     def aggregate_fit(self, server_round: int, results: list[tuple[Any, Any]], failures: Any) -> tuple[None, Any]:
@@ -150,9 +152,9 @@ def answer_masked(site: Site, message: Message) -> Message:
     fit = recorddict_to_fitins(message.content, keep_input=True)
     x, *at = parameters_to_ndarrays(fit.parameters)
     ask: dict[str, Any] = dict(fit.config)
-    local = LocalWork(ask["steps"], ask["step"], ask["prox"]) if ask["steps"] else None
-    reply = site.answer(Question(x, at[0] if at else None, ask["c"], ask["k"], local))
-    vector = np.concatenate([reply.vector.astype(float), ask["w"] * np.array([reply.loss, reply.loss_at])])
+    reply = site.answer(Question(x, at[0] if at else None, ask["c"], ask["k"], local_from_words(ask)))
+    numbers = [ask["w"] * reply.loss, ask["w"] * reply.loss_at, *([reply.squares] if ask["norms"] else [])]
+    vector = np.concatenate([reply.vector.astype(float), numbers])
     if abs(vector).max() > ask["clip"]:
         raise Refused(f"an entry of {abs(vector).max():.3g} is beyond the clip of {ask['clip']:g}: not sent")
     status = Status(Code.OK, "")

@@ -29,6 +29,7 @@ from ownstep.engines.federation.wire import (
 from ownstep.engines.local.answering import local_work
 from ownstep.engines.local.engine import describe
 from ownstep.engines.local.secant import each
+from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness
 from ownstep.support.checks import whole_number
@@ -103,16 +104,18 @@ class Site:
         begin: Any = getattr(problem, "begin_round", None)
         if begin is not None:
             begin(question.k)
-        x = like(question.x, problem.x0())
+        x, squares = like(question.x, problem.x0()), 0.0
         if question.local is None:
             losses, vector = problem.mix(x, np.array([question.c]))
         else:
             losses, rows = each(problem, x)
-            vector = question.c * local_work(problem, x, question.local, rows)[0]
+            move = local_work(problem, x, question.local, (losses, rows))
+            vector = question.c * move[0]
+            squares = question.c * float(lengths(move)[0] ** 2) if question.local.norms else 0.0
         elsewhere = losses if question.at is None else problem.mix(like(question.at, x), np.zeros(1))[0]
         out = to_numpy(vector)
         check_outgoing(out, question.x)
-        return Reply(out.astype(question.x.dtype, copy=False), float(losses[0]), float(elsewhere[0]))
+        return Reply(out.astype(question.x.dtype, copy=False), float(losses[0]), float(elsewhere[0]), squares)
 
 
 def check_outgoing(vector: Any, x: Any) -> None:

@@ -13,7 +13,7 @@ npy format, in which nothing can be executed; whatever is not exactly what was a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 
@@ -23,6 +23,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from ownstep.methods import Ask, LocalWork
+from ownstep.methods.local_work import rule_from_text, rule_to_text
 from ownstep.support.errors import OwnstepError
 
 JOIN = "query.join"
@@ -61,11 +62,15 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """What one site answered one method: c_i times its gradient (or move), and its loss at one or two points."""
+    """What one site answered one method: c_i times its gradient (or move), and its loss at one or two points.
+
+    ``squares`` is c_i times the squared norm of its move, where that was asked for.
+    """
 
     vector: NDArray[Any]
     loss: float
     loss_at: float
+    squares: float = 0.0
 
 
 def pack_points(asks: Sequence[Ask], points: Sequence[Any]) -> ArrayRecord:
@@ -77,16 +82,15 @@ def pack_points(asks: Sequence[Ask], points: Sequence[Any]) -> ArrayRecord:
 
 def pack_asks(asks: Sequence[Ask], points: ArrayRecord, rounds: Sequence[int], device: int) -> RecordDict:
     """The message of a round for one site."""
-    work = [ask.local or LocalWork(1, 1.0) for ask in asks]
-    numbers: dict[str, Any] = {
-        "c": [float(_mix(ask)[device]) for ask in asks],
-        "k": list(rounds),
-        "steps": [0 if ask.local is None else ask.local.steps for ask in asks],
-        "step": [float(w.step) for w in work],
-        "prox": [float(w.prox) for w in work],
-    }
+    work = [local_words(ask.local, device) for ask in asks]
+    numbers: dict[str, Any] = {"c": [float(_mix(ask)[device]) for ask in asks], "k": list(rounds)}
+    numbers |= {name: [w[name] for w in work] for name in LOCAL}
     content = RecordDict({"points": points, "ask": ConfigRecord(numbers)})
-    shifts = {str(m): Array(np.asarray(w.shift[device])) for m, w in enumerate(work) if w.shift is not None}
+    shifts = {
+        str(m): Array(np.asarray(ask.local.shift[device]))
+        for m, ask in enumerate(asks)
+        if ask.local is not None and ask.local.shift is not None
+    }
     if shifts:
         content["shifts"] = ArrayRecord(shifts)
     return content
@@ -97,20 +101,46 @@ def unpack_asks(content: RecordDict) -> list[Question]:
     points, numbers = content.array_records["points"], content.config_records["ask"]
     shifts: Mapping[str, Any] = content.array_records.get("shifts", {})
     out = []
-    for m, (c, k, steps, step, prox) in enumerate(
-        zip(*(numbers[name] for name in ("c", "k", "steps", "step", "prox")), strict=True)
-    ):
+    for m, (c, k, *words) in enumerate(zip(*(numbers[name] for name in ("c", "k", *LOCAL)), strict=True)):
         at = points[f"{m}.at"].numpy() if f"{m}.at" in points else None
         shift = shifts[str(m)].numpy()[None] if str(m) in shifts else None
-        local = LocalWork(steps, step, prox, shift) if steps else None
+        local = local_from_words(dict(zip(LOCAL, words, strict=True)), shift)
         out.append(Question(points[f"{m}.x"].numpy(), at, c, k, local))
     return out
+
+
+LOCAL = ("steps", "step", "prox", "rule", "norms")
+"""What a message says of the local work of one site, next to its shift."""
+
+
+def local_words(local: LocalWork | None, device: int) -> dict[str, Any]:
+    """The local work of one site as plain numbers and words; 0 steps for none."""
+    if local is None:
+        return {"steps": 0, "step": 1.0, "prox": 0.0, "rule": "", "norms": False}
+    mine = replace(local, shift=None).keep([device])
+    steps, step = np.ravel(mine.steps)[0], np.ravel(mine.step)[0]
+    return {
+        "steps": int(steps), "step": float(step), "prox": float(mine.prox), "rule": rule_to_text(mine.rule),
+        "norms": bool(mine.norms),
+    }  # fmt: skip
+
+
+def local_from_words(words: Mapping[str, Any], shift: NDArray[Any] | None = None) -> LocalWork | None:
+    """The inverse of :func:`local_words`."""
+    if not words["steps"]:
+        return None
+    rule = rule_from_text(words["rule"])
+    return LocalWork(words["steps"], words["step"], words["prox"], shift, rule, words["norms"])
+
+
+NUMBERS = ("loss", "loss_at", "squares")
+"""What a site answers next to its vector."""
 
 
 def pack_replies(replies: Sequence[Reply]) -> RecordDict:
     """What a site sends back."""
     answer = ArrayRecord({str(m): Array(reply.vector) for m, reply in enumerate(replies)})
-    numbers = MetricRecord({"loss": [r.loss for r in replies], "loss_at": [r.loss_at for r in replies]})
+    numbers = MetricRecord({name: [getattr(r, name) for r in replies] for name in NUMBERS})
     return RecordDict({"answer": answer, "numbers": numbers})
 
 
@@ -122,9 +152,9 @@ def unpack_replies(message: Message, asks: Sequence[Ask]) -> list[Reply]:
     numbers = message.content.metric_records.get("numbers")
     if answer is None or numbers is None or set(answer) != {str(m) for m in range(len(asks))}:
         raise Refused(f"its reply has the records {sorted(message.content)}, not an answer to {len(asks)} questions")
-    losses = {name: _losses(numbers, name, len(asks)) for name in ("loss", "loss_at")}
+    losses = {name: _losses(numbers, name, len(asks)) for name in NUMBERS}
     return [
-        Reply(checked(answer[str(m)], np.asarray(ask.x)), losses["loss"][m], losses["loss_at"][m])
+        Reply(checked(answer[str(m)], np.asarray(ask.x)), **{name: losses[name][m] for name in NUMBERS})
         for m, ask in enumerate(asks)
     ]
 

@@ -12,6 +12,7 @@ from ownstep.engines.local.secant import Memory, each
 from ownstep.engines.local.sketching import Sketching
 from ownstep.engines.participation import Missing, effective_mix
 from ownstep.methods import Answer, Ask, LocalWork, Sketch, SketchWork, alike, norm
+from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
 from ownstep.smoothness.sketch import checked
 from ownstep.support.errors import InvalidInput
@@ -150,21 +151,26 @@ class Answering:
     def _row_by_row(self, ask: Ask, present: Present) -> Answered:
         """Local steps, or gradients that are remembered: one pass over the data a local step."""
         assert ask.mix is not None
-        weights = self.problem.weights
-        if hasattr(self.problem, "each"):
-            losses, rows = self.problem.each(ask.x)
-            gradient = alike(weights, rows) @ rows
-        else:
-            (losses, gradient), rows = self.problem.mix(ask.x, weights), self.problem.gradients(ask.x)
-        rows = local_work(self.problem, ask.x, ask.local or LocalWork(1, 1.0), rows)
+        weights, work = self.problem.weights, ask.local or LocalWork(1, 1.0)
+        losses, gradient, rows = self._moves(ask.x, work)
         rows[~present] = 0 if self.missing != "last" or self.last is None else self.last[~present]
         if self.missing == "last":
             self.last, mix = rows, ask.mix
         else:
             mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
-        moves = rows if ask.local is not None and ask.local.shift is not None else None
-        answer = Answer(alike(mix, rows) @ rows, self._value(losses, present), moves, self._seen(present))
+        answer = Answer(
+            alike(mix, rows) @ rows, self._value(losses, present), rows if work.shift is not None else None,
+            self._seen(present), squares=float(mix @ self._squares(rows)) if work.norms else np.nan,
+        )  # fmt: skip
         return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
+
+    def _moves(self, x: Any, work: LocalWork) -> tuple[NDArray[np.float64], Any, Any]:
+        """(f_i at x, grad f there, every device's d_i after its local work)."""
+        losses, rows = each(self.problem, x)
+        return losses, alike(self.problem.weights, rows) @ rows, local_work(self.problem, x, work, (losses, rows))
+
+    def _squares(self, rows: Any) -> NDArray[np.float64]:
+        return np.asarray(lengths(rows) ** 2)
 
     def _each(self, ask: Ask, present: Present) -> Answered:
         """Every device's gradient at its own point: there is no server, so nobody knows f."""
@@ -186,19 +192,32 @@ class Answering:
         return None if self.missing is None else present
 
 
-def local_work(problem: Problem, x: Any, work: LocalWork, gradients: Any = None) -> Any:
-    """d_i = (x - y_i) / eta after the local steps of :class:`LocalWork`, one row a device.
+def local_work(problem: Problem, x: Any, work: LocalWork, known: tuple[NDArray[np.float64], Any] | None = None) -> Any:
+    """d_i = (x - y_i) / eta_i after the local steps of :class:`LocalWork`, one row per device.
 
-    ``gradients`` are those at x, where they are known already.
+    ``known`` are the losses and gradients at x, where they are known already. y_i - x is kept as -eta_i times the sum
+    of the steps so far.
     """
-    total = problem.gradients(x) if gradients is None else gradients
-    if work.shift is not None:
-        total = total + work.shift
-    for _ in range(work.steps - 1):
-        move = problem.gradients(x - work.step * total)
+    losses, move = each(problem, x) if known is None else known
+    count = len(problem.weights)
+    step = work.step if np.ndim(work.step) == 0 else alike(np.asarray(work.step)[:, None], x)
+    first = np.broadcast_to(np.asarray(work.step, float), (count,))
+    choose = None if work.rule is None else work.rule.begin(first)
+    uneven = np.ndim(work.steps) > 0
+    y, total = x, 0.0
+    for taken in range(work.longest):
+        if taken:
+            y = x - step * total
+            losses, move = each(problem, y) if choose is not None else (losses, problem.gradients(y))
         if work.shift is not None:
             move = move + work.shift
-        total = total + move - work.prox * work.step * total  # prox (y - x), as y - x = -eta (sum so far)
+        if taken and work.prox:
+            move = move - work.prox * step * total
+        if choose is not None:
+            move = alike((choose(losses, y, move) / first)[:, None], x) * move
+        if taken and uneven:
+            move = alike((taken < np.asarray(work.steps))[:, None].astype(float), x) * move
+        total = total + move if taken else move + 0.0
     return total
 
 
@@ -206,11 +225,13 @@ def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray
     """A vector each way and a number with it: the loss up, the device's coefficient down.
 
     Control variates double the vectors; a second sum is one vector more up and one coefficient more down; curvature
-    is two numbers more up, L_i and the loss at the last point. A second point is a vector more each way and a loss
-    more up, a Hessian its triangle up, a sketch k vectors and k + 3 numbers up; what is asked for is one number down.
+    is two numbers more up, L_i and the loss at the last point; a sum of squared norms is one. A second point is a
+    vector more each way and a loss more up, a Hessian its triangle up, a sketch k vectors and k + 3 numbers up; what is
+    asked for is one number down.
     """
     vectors, twice = (2 if ask.local is not None and ask.local.shift is not None else 1), ask.also is not None
-    up, down = (vectors + twice) * ask.x.nbytes + 8 + 16 * ask.curvature, vectors * ask.x.nbytes + 8 + 8 * twice
+    numbers = 8 + 16 * ask.curvature + 8 * (ask.local is not None and ask.local.norms)
+    up, down = (vectors + twice) * ask.x.nbytes + numbers, vectors * ask.x.nbytes + 8 + 8 * twice
     if ask.base is not None:
         up, down = up + ask.x.nbytes + 8, down + ask.x.nbytes
     if ask.hessian:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 
-from ownstep.methods.base import Answer, Ask, LocalWork, Progress, Vector
+from ownstep.methods.base import Answer, Ask, Progress, Vector
+from ownstep.methods.local_work import LocalWork
 from ownstep.methods.steps import check_positive, check_step, octaves, resolve_step
 from ownstep.plan import Devices
 from ownstep.support.checks import whole_number
@@ -47,6 +48,9 @@ class FedOpt(ABC):
     def __post_init__(self) -> None:
         check_step(self.client_step)
         check_positive("server_step", self.server_step)
+        self._check_local_steps()
+
+    def _check_local_steps(self) -> None:
         whole_number("local_steps", self.local_steps, 1)
 
     def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:

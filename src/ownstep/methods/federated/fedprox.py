@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ownstep.methods.base import LocalWork
 from ownstep.methods.federated.fedavg import FedAvg
 from ownstep.methods.federated.fedopt import ServerState
+from ownstep.methods.local_work import LocalWork
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 

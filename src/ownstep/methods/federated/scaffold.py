@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ownstep.methods.base import Answer, Ask, LocalWork, Progress, Vector, alike
+from ownstep.methods.base import Answer, Ask, Progress, Vector, alike
+from ownstep.methods.local_work import LocalWork
 from ownstep.methods.steps import check_positive, check_step, octaves, resolve_step
 from ownstep.plan import Devices
 from ownstep.support.checks import whole_number

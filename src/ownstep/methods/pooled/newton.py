@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from ownstep.methods.base import Answer, Ask, Vector
 from ownstep.methods.search.searched import Searched, SearchedState, begin
@@ -56,6 +55,8 @@ class Newton(Searched[NewtonState]):
 
 def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.float64]:
     """-|H|^{-1} g for the symmetric H with this upper triangle."""
+    from scipy.linalg import cho_factor, cho_solve  # here, so that the room needs numpy alone
+
     d = len(gradient)
     H = np.zeros((d, d))
     H[np.triu_indices(d)] = triangle

@@ -77,6 +77,11 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
 charts = contest.charts
 
 
+def fair(result: dict[str, Any]) -> dict[str, Any]:
+    """Against fair rivals on the pooled data; of the paper's network where it was trained."""
+    return contest.fair(result)
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """Gap against rounds, first seed; one row a model."""
     from ownstep import plots

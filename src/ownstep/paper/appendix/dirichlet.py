@@ -51,6 +51,11 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
 charts = trend.charts
 
 
+def fair(result: dict[str, Any]) -> dict[str, Any]:
+    """Against fair rivals, value by value; of the paper's network where it was trained."""
+    return trend.fair(result)
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """One panel for each parameter."""
     return trend.figure(result, "α")

@@ -230,6 +230,11 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def fair(result: dict[str, Any]) -> dict[str, Any]:
+    """Against fair rivals, to the larger of the two final losses."""
+    return neural.fair(result["arms"])
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """Loss, test accuracy, constants and final losses, one row an arm."""
     return neural.draw(result["arms"])

@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from ownstep import pep, plots
 from ownstep.methods import GD, At, Method, Nesterov, Never, OwnStep
+from ownstep.paper.machinery import fairness
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.plan import Devices
 from ownstep.support.progress import Bar
@@ -147,6 +148,14 @@ def _spans(rounds: list[int]) -> str:
         else:
             spans.append([k, k])
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def fair(result: dict[str, Any]) -> dict[str, Any]:
+    """Against fair rivals: their worst case over ours after the last round, one setting per switch."""
+    last = result["rounds"]
+    ours = [name for name in result["curves"] if name.startswith("Algorithm 1")]
+    cells = {rival: [[1 / ratios(result, name, rival)[last]] for name in ours] for rival in (GD_BEST, NESTEROV)}
+    return fairness.against(cells, "worst cases")
 
 
 def figure(result: dict[str, Any]) -> Figure:

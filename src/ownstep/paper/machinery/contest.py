@@ -10,7 +10,7 @@ import numpy as np
 from ownstep.engines import Participation, TimeModel, price, run, tune
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method, Nesterov
-from ownstep.paper.machinery import mnist_problem
+from ownstep.paper.machinery import fairness, mnist_problem
 from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.mnist_problem import Setting
 from ownstep.paper.machinery.neural import MATCHED, NESTEROV, OURS, OURS_DEFAULT, POOLED, TRUE, WORTHWHILE
@@ -201,6 +201,22 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
         "findings": findings,
         "numbers": numbers,
     }
+
+
+def fair(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict against fair rivals: pooled ones, and one that was tuned meets Algorithm 1 with tuned steps."""
+    part = next(iter(mnist_problem.parts(result).values()))
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for name, arm in part["arms"].items():
+        groups.setdefault(arm.get("group", name), []).append(arm)
+    cells: dict[str, list[list[float]]] = {}
+    for repeats in groups.values():
+        for row in repeats[0]["rows"]:
+            rival, tuned = row["method"], row["search"] is not None
+            if not rival.startswith(OURS):
+                found = _cells(repeats, rival, OURS_TUNED if tuned else OURS)
+                cells.setdefault(rival, []).extend(ratios for ratios in found.values() if ratios)
+    return fairness.against(cells, "settings (graph or split, level)")
 
 
 def _cells(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str) -> dict[str, list[float]]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ownstep.history import History, finite
 from ownstep.methods import GD, At, Method, Nesterov, OwnStep
+from ownstep.paper.machinery import fairness
 from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.curves import on_one_grid, spread
 from ownstep.plan import Devices
@@ -239,6 +240,16 @@ def judge(arms: Mapping[str, Mapping[str, Any]], losses: Sequence[float] = ()) -
         "findings": findings,
         "numbers": numbers,
     }
+
+
+def fair(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The verdict against fair rivals, one setting per arm; see :mod:`ownstep.paper.machinery.fairness`."""
+    cells: dict[str, list[list[float]]] = {}
+    for arm in arms.values():
+        for rival in labels(arm):
+            ratios = [r for r in (speed_up(run, against=rival) for run in arm["runs"]) if r is not None]
+            cells.setdefault(rival, []).append(ratios)
+    return fairness.against(cells, "settings")
 
 
 def beside(arms: Mapping[str, Mapping[str, Any]], other: str) -> str:

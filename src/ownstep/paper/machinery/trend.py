@@ -11,7 +11,7 @@ import numpy as np
 from ownstep.engines import run as run_method
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method, Nesterov
-from ownstep.paper.machinery import mnist_problem
+from ownstep.paper.machinery import fairness, mnist_problem
 from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.curves import diverged, on_one_grid, spread, to_common_level
 from ownstep.paper.machinery.neural import MATCHED, NESTEROV, OURS, OURS_DEFAULT, POOLED, TRUE, TUNED, WORTHWHILE
@@ -196,6 +196,14 @@ def lost(found: Sequence[float]) -> str:
 def verdict(result: dict[str, Any], more: str, rising: bool) -> dict[str, Any]:
     """See :func:`judge`; of the paper's network, where it was trained."""
     return mnist_problem.judged(result, lambda part: judge(part, more, rising))
+
+
+def fair(result: dict[str, Any]) -> dict[str, Any]:
+    """The verdict against fair rivals, one setting per value on the axis; of the model that decides."""
+    part = next(iter(mnist_problem.parts(result).values()))
+    stride = max(1, part["rounds"] // 100)
+    cells = {name: [speed_ups(arm, stride, name) for arm in part["arms"]] for name in SHOWN if name != OURS}
+    return fairness.against(cells, f"settings ({part['axis']})")
 
 
 def why(result: dict[str, Any]) -> str:

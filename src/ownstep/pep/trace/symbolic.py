@@ -268,7 +268,7 @@ def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
     for _ in range(rounds):
         ask = method.ask(state)
         if ask.local is not None:
-            raise NotLinear(f"its {ask.local.steps} local steps between two rounds are not followed here")
+            raise NotLinear(f"its {ask.local.longest} local steps between two rounds are not followed here")
         asks.append(_rows(ask.x))
         if ask.mix is None:
             mixes.append(None)
@@ -283,6 +283,14 @@ def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
         state = method.tell(state, answer)
         points.append(_rows(method.point(state)))
     return Trace(tuple(_padded(a, atoms) for a in asks), tuple(mixes), tuple(_padded(p, atoms) for p in points))
+
+
+def works_locally(method: Method, devices: Devices) -> bool:
+    """Does the method ask its devices for local steps? They keep vectors of their own then: see ``pep/networks``."""
+    try:
+        return method.ask(method.start(Vector([1.0]), devices)).local is not None
+    except (NotLinear, TypeError):
+        return False
 
 
 def _rows(x: Any) -> Array:

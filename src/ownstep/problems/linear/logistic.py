@@ -32,25 +32,26 @@ class BinaryLogistic(LinearModel):
         if len(self.classes) != 2:
             raise InvalidInput(f"binary logistic regression needs two classes, got {len(self.classes)}")
         sign = np.where(y == self.classes[1], 1.0, -1.0).astype(A.dtype)
-        # b_j is folded into the rows: A x is then the margin itself.
-        signed = sp.csr_array(sp.diags_array(sign, dtype=A.dtype) @ A) if sp.issparse(A) else A * sign[:, None]
-        return signed, sign
+        self._folded = sp.issparse(A)
+        # b_j is folded into sparse rows: A x is then the margin itself. Dense rows are large, and stay where they are.
+        return sp.csr_array(sp.diags_array(sign, dtype=A.dtype) @ A) if self._folded else A, sign
 
     def samples(self, device: int) -> tuple[Any, Array]:
         """(rows, labels -1 and +1) of a device, as a problem of its own is made from them."""
-        sign = self._y[self.block(device)]
-        rows = self.rows(device)
-        return (sp.csr_array(sp.diags_array(sign) @ rows) if sp.issparse(rows) else rows * sign[:, None]), sign
+        sign, rows = self._y[self.block(device)], self.rows(device)
+        return sp.csr_array(sp.diags_array(sign) @ rows) if self._folded else rows, sign
 
     def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
-        e = np.abs(z)
+        sign = None if self._folded else self._y[block]
+        margin = z if sign is None else z * sign
+        e = np.abs(margin)
         np.exp(np.negative(e, out=e), out=e)
         loss = np.log1p(e)
-        loss -= np.minimum(z, 0)
-        slope = np.where(z >= 0, e, 1)
+        loss -= np.minimum(margin, 0)
+        slope = np.where(margin >= 0, e, 1)
         e += 1
         slope /= np.negative(e, out=e)
-        return loss, slope
+        return loss, slope if sign is None else slope * sign
 
     def _second(self, z: Array, u: Array) -> Array:
         e = np.exp(-np.abs(z))

@@ -3,7 +3,7 @@
     f_i(x) = (1/n_i) sum_{j on device i} loss(a_j^T x, y_j) + mu/2 ||x||^2
 
 Rows are stored sorted by device, so that a device is a contiguous block: the coefficients of a mix become one
-factor a row, and one product with A and one with A^T serve any number of devices.
+factor a row, and one product with A and one with A^T serve any number of devices. :mod:`.table` has the products.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import Partition, as_partition
-from ownstep.problems.linear import second_order
+from ownstep.problems.linear import by_device, second_order
+from ownstep.problems.linear.table import DenseTable, SparseTable
 from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
 
@@ -37,6 +38,8 @@ class LinearModel(ABC):
     intercept : add an unpenalised constant feature as the last coordinate of x.
     weights : w_i of the objective; the share of samples |D_i|/|D| by default.
     dtype : of the arithmetic, float64 unless told otherwise.
+    threads : how many a pass over the rows may use; ``OMP_NUM_THREADS`` or every core by default. Results do not
+        depend on it.
     """
 
     curvature: ClassVar[float]
@@ -56,6 +59,7 @@ class LinearModel(ABC):
         intercept: bool = False,
         weights: ArrayLike | None = None,
         dtype: Any = np.float64,
+        threads: int | None = None,
     ) -> None:
         A = _checked_rows(rows, dtype)
         y = np.asarray(targets)
@@ -80,18 +84,16 @@ class LinearModel(ABC):
         share = self.counts / self.counts.sum()
         self.weights = share if weights is None else device_weights(weights, len(share))
         self.features = int(A.shape[1])
-        self._starts = np.concatenate([[0], np.cumsum(self.counts)])
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         A, self._y = self._prepare(A, y)
-        self._A = A
-        # A^T in rows of its own: the product with it then gathers instead of scattering, twice as fast.
-        self._At = sp.csr_array(A.T) if sp.issparse(A) else A.T
+        self.table = (SparseTable if sp.issparse(A) else DenseTable)(A, threads)
         self._penalty = np.full(self.features, self.mu, A.dtype)
         if intercept:
             self._penalty[-1] = 0
 
     @abstractmethod
     def _prepare(self, A: Any, y: Array) -> tuple[Any, Array]:
-        """Check and encode the targets; may fold them into the rows."""
+        """Check and encode the targets; may fold a sign into the rows."""
 
     @abstractmethod
     def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
@@ -109,12 +111,12 @@ class LinearModel(ABC):
     @property
     def work(self) -> float:
         """Multiplications in one product with A."""
-        return float(self._A.nnz if sp.issparse(self._A) else self._A.size) * self.outputs
+        return float(self.table.size) * self.outputs
 
     @property
     def dtype(self) -> Any:
         """Of the arithmetic."""
-        return self._A.dtype
+        return self.table.A.dtype
 
     @property
     def strong_convexity(self) -> float:
@@ -127,24 +129,36 @@ class LinearModel(ABC):
 
     def value(self, x: Array) -> float:
         """f(x)."""
-        return float(self.weights @ self._losses(x, self._pointwise(self._z(x), slice(None))[0]))
+        loss = np.empty(self.starts[-1], np.result_type(self.dtype, x))
+
+        def only_losses(z: Array, block: slice) -> None:
+            loss[block] = self._pointwise(z, block)[0]
+
+        self.table.each_block(only_losses, self._point(x))
+        return float(self.weights @ self._losses(x, loss))
 
     def mix(self, x: Array, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Array]:
         """(f_i(x) for every device, sum_i c_i grad f_i(x)): one product with A, one with A^T."""
         c = np.asarray(c)
         if c.shape[0] != len(self.counts) or c.ndim > 2:
             raise InvalidInput(f"a mix needs one coefficient for each of {len(self.counts)} devices, got {c.shape}")
-        loss, slope = self._pointwise(self._z(x), slice(None))
+        point = self._point(x)
+        loss = np.empty(self.starts[-1], np.result_type(self.dtype, x))
         scale = (c.T / self.counts).T.astype(self.dtype, copy=False)
-        scale = np.repeat(scale, self.counts, axis=0) if len(scale) > 1 else scale
+
+        def weighted(z: Array, block: slice) -> Array:
+            loss[block], slope = self._pointwise(z, block)
+            factor = self.spread(scale, block)
+            if c.ndim == 1:
+                return slope * (factor if slope.ndim == 1 else factor[:, None])
+            return (slope.reshape(len(slope), -1)[:, :, None] * factor[:, None, :]).reshape(len(slope), -1)
+
         if c.ndim == 1:
-            weighted = slope * (scale if slope.ndim == 1 else scale[:, None])
-            total = (self._At @ weighted).ravel()
-            return self._losses(x, loss), total + float(c.sum()) * self._ridge(x)
-        slope = slope.reshape(len(slope), -1)
-        weighted = (slope[:, :, None] * scale[:, None, :]).reshape(len(slope), -1)
-        totals = (self._At @ weighted).reshape(self.dim, c.shape[1])
-        return self._losses(x, loss), totals + np.outer(self._ridge(x), c.sum(axis=0).astype(self.dtype))
+            total = self.table.transposed(weighted, point, tail=point.shape[1:]).ravel()
+            return self._losses(x, loss), total + float(c.sum()) * self.ridge(x)
+        totals = self.table.transposed(weighted, point, tail=(self.outputs * c.shape[1],))
+        ridge = np.outer(self.ridge(x), c.sum(axis=0).astype(self.dtype))
+        return self._losses(x, loss), totals.reshape(self.dim, c.shape[1]) + ridge
 
     def gradients(self, x: Array) -> Array:
         """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
@@ -152,22 +166,18 @@ class LinearModel(ABC):
 
     def each(self, x: Array) -> tuple[NDArray[np.float64], Array]:
         """(f_i for every device, one row a device: grad f_i), at x or at row i of x; N vectors, but still one pass."""
-        points = np.broadcast_to(x, (len(self.counts), self.dim))
-        losses, out = np.empty(len(points)), np.empty(points.shape, self.dtype)
-        for i, point in enumerate(points):
-            block, ridge = self.block(i), self._ridge(point)
-            rows = self._A[block]
-            loss, slope = self._pointwise(rows @ self._shaped(point), block)
-            losses[i] = loss.sum() / self.counts[i] + 0.5 * float(point @ ridge)
-            out[i] = (rows.T @ slope).ravel() / self.counts[i] + ridge
-        return losses, out
+        return by_device.each(self, x)
 
     def hessian_product(self, x: Array, v: Array) -> Array:
         """(the Hessian of f at x) times v, without forming it."""
-        scale = np.repeat(self.weights / self.counts, self.counts)
-        curved = self._second(self._z(x), self._A @ self._shaped(v))
-        out: Array = (self._At @ (curved.T * scale).T).ravel() + self._ridge(v)
-        return out
+        scale = self.weights / self.counts
+
+        def curved(z: Array, u: Array, block: slice) -> Array:
+            out: Array = (self._second(z, u).T * self.spread(scale, block)).T
+            return out
+
+        out: Array = self.table.transposed(curved, self._point(x), self._shaped(v), tail=self._shaped(v).shape[1:])
+        return out.ravel() + self.ridge(v)
 
     def hessian(self, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
         """sum_i c_i (the Hessian of f_i at x), written out: for few coordinates."""
@@ -195,21 +205,20 @@ class LinearModel(ABC):
         """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
         some = copy(self)
         chosen = np.asarray(devices, int)
-        at = np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in chosen])
-        some._A, some._y = self._A[at], self._y[at]
-        some._At = sp.csr_array(some._A.T) if sp.issparse(some._A) else some._A.T
+        at = np.concatenate([np.arange(self.starts[i], self.starts[i + 1]) for i in chosen])
+        some._y, some.table = self._y[at], type(self.table)(self.table.A[at], self.table.threads)
         some.counts, some.weights = self.counts[chosen], self.weights[chosen] / self.weights[chosen].sum()
         some.names = tuple(self.names[i] for i in chosen)
-        some._starts = np.concatenate([[0], np.cumsum(some.counts)])
+        some.starts = np.concatenate([[0], np.cumsum(some.counts)])
         return some
 
     def block(self, device: int) -> slice:
         """Where the rows of a device are stored."""
-        return slice(int(self._starts[device]), int(self._starts[device + 1]))
+        return slice(int(self.starts[device]), int(self.starts[device + 1]))
 
     def rows(self, device: int) -> Any:
-        """The stored rows of a device, constant feature included."""
-        return self._A[self.block(device)]
+        """The stored rows of a device, constant feature included; sparse ones carry their label's sign."""
+        return self.table.rows(self.block(device))
 
     @property
     def penalty(self) -> NDArray[np.float64]:
@@ -219,19 +228,30 @@ class LinearModel(ABC):
     def _shaped(self, x: Array) -> Array:
         return x if self.outputs == 1 else x.reshape(self.features, self.outputs)
 
-    def _z(self, x: Array) -> Array:
+    def _point(self, x: Array) -> Array:
+        """X, checked, as a product with A takes it."""
         if np.shape(x) != (self.dim,):
             raise InvalidInput(f"x must have shape ({self.dim},), got {np.shape(x)}")
-        z: Array = self._A @ self._shaped(x)
-        return z
+        return self._shaped(x)
 
-    def _ridge(self, x: Array) -> Array:
+    def spread(self, values: Array, block: slice) -> Array:
+        """One entry per device, repeated for each of its rows in a block; as it is where there is one device."""
+        if len(values) == 1:
+            return values
+        start, stop, _ = block.indices(int(self.starts[-1]))
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        last = int(np.searchsorted(self.starts, stop))
+        inside = np.diff(np.clip(self.starts[first : last + 1], start, stop))
+        return np.repeat(values[first:last], inside, axis=0)
+
+    def ridge(self, x: Array) -> Array:
+        """The gradient of the L2 term at x."""
         out: Array = (self._shaped(x).T * self._penalty).T.ravel()
         return out
 
     def _losses(self, x: Array, loss: Array) -> NDArray[np.float64]:
-        ridge = 0.5 * float(x @ self._ridge(x))
-        return np.asarray(np.add.reduceat(loss, self._starts[:-1]) / self.counts + ridge, float)
+        ridge = 0.5 * float(x @ self.ridge(x))
+        return np.asarray(np.add.reduceat(loss, self.starts[:-1]) / self.counts + ridge, float)
 
 
 def _checked_rows(rows: Any, dtype: Any) -> Any:

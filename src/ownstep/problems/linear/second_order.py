@@ -78,12 +78,12 @@ def pointwise(model: LinearModel, x: Array, rows: Any) -> Array:
 
 def hessian(model: LinearModel, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
     """sum_i c_i H_i at x, penalty included, as a (d, d) matrix; one pass whatever the number of devices."""
-    F, C = model.features, model.outputs
-    curved = pointwise(model, x, model._A).astype(float) * np.repeat(c / model.counts, model.counts)[:, None, None]
+    A, F, C = model.table.A, model.features, model.outputs
+    curved = pointwise(model, x, A).astype(float) * np.repeat(c / model.counts, model.counts)[:, None, None]
     total = np.zeros((F, C, F, C))
     for a in range(C):
         for b in range(a, C):
-            total[:, a, :, b] = gram(model._A, curved[:, a, b])
+            total[:, a, :, b] = gram(A, curved[:, a, b])
             total[:, b, :, a] = total[:, a, :, b]
         total[np.arange(F), a, np.arange(F), a] += float(np.sum(c)) * model.penalty
     return total.reshape(F * C, F * C)

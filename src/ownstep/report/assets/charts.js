@@ -250,7 +250,15 @@ const Charts = (() => {
 
   function start() {
     const specs = JSON.parse(document.getElementById("charts").textContent);
-    for (const figure of document.querySelectorAll("figure.chart")) all.push(new Chart(figure, specs[Number(figure.dataset.chart)]));
+    const draw = (figure) => {
+      if (figure.dataset.lines === undefined) all.push(new Chart(figure, specs[Number(figure.dataset.chart)]));
+    };
+    // What is folded away has no width to draw in: it is drawn when it is first opened.
+    for (const figure of document.querySelectorAll("figure.chart")) {
+      const folded = figure.closest("details.more");
+      if (!folded || folded.open) draw(figure);
+      else folded.addEventListener("toggle", () => { if (folded.open) draw(figure); });
+    }
     document.fonts.load('12px "Source Sans 3"').then(repaint);
   }
 

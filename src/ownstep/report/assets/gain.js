@@ -55,6 +55,7 @@ const Gain = (() => {
     box.querySelector("[data-lbar]").textContent = show(bar);
     box.querySelector("[data-mean]").textContent = show(step);
     box.querySelector("[data-gain]").textContent = gain.toFixed(2);
+    command();
     bars(box.querySelector("[data-curvature]"), L, [[bar, "gd", `L̄ = ${show(bar)}`]]);
     bars(box.querySelector("[data-steps]"), L.map((v) => 1 / v), [[step, "ours", `mean ${show(step)}`], [1 / bar, "gd", `1/L̄ = ${show(1 / bar)}`]]);
     box.querySelector("[data-reading]").textContent = gain < 1.05
@@ -104,7 +105,33 @@ const Gain = (() => {
     mark(name);
   }
 
+  /* Numbers as people paste them; an error quotes what cannot be read. */
+  function read() {
+    const fields = ["l", "w"].map((n) => box.querySelector(`[data-paste-${n}]`)), told = box.querySelector("[data-paste-told]");
+    const [constants, shares] = fields.map((f) => f.value.split(/[\s,;]+/).filter(Boolean));
+    const wrong = [...constants, ...shares].find((v) => !(Number(v) > 0));
+    told.textContent = "";
+    if (wrong !== undefined) told.textContent = `Constants and weights are positive numbers, got ${wrong}.`;
+    else if (!constants.length) told.textContent = "Give at least one constant.";
+    else if (shares.length && shares.length !== constants.length) told.textContent = `${constants.length} constants need ${constants.length} weights, got ${shares.length}.`;
+    else {
+      L = constants.map(Number);
+      w = shares.length ? shares.map(Number) : L.map(() => 1 / L.length);
+      sliders();
+      draw();
+      mark(null);
+      Explorer.share("gain", { L, w });
+    }
+  }
+
+  function command() {
+    const sum = w.reduce((a, b) => a + b, 0);
+    const list = (values) => values.map((v) => Number(v.toPrecision(4))).join(",");
+    box.querySelector("[data-command]").textContent = `ownstep plan --L ${list(L)} --weights ${list(w.map((v) => v / sum))}`;
+  }
+
   function start() {
+    for (const f of box.querySelectorAll(".paste input")) f.addEventListener("change", read);
     box.querySelector(".presets").replaceChildren(...Object.keys(presets).map((name) => {
       const b = document.createElement("button");
       Object.assign(b, { type: "button", textContent: name, onclick: () => choose(name) });
@@ -113,5 +140,15 @@ const Gain = (() => {
     choose(Object.keys(presets)[0]);
     new ResizeObserver(draw).observe(box);
   }
-  return { start };
+
+  /* From a shared address: the devices that somebody else set. */
+  function set(kept) {
+    if (!kept || !Array.isArray(kept.L) || !kept.L.every((v) => v > 0)) return;
+    L = kept.L.slice();
+    w = Array.isArray(kept.w) && kept.w.length === L.length ? kept.w.slice() : L.map(() => 1 / L.length);
+    sliders();
+    draw();
+    mark(null);
+  }
+  return { start, set, redraw: draw };
 })();

@@ -34,6 +34,7 @@
   addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details.settings")) d.open = true; });
 
   Gain.start();
+  Explorer.start();
   Charts.start();
   root.dataset.ready = "yes";
 })();

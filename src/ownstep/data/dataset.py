@@ -1,0 +1,50 @@
+"""What every loader returns: rows, labels, and what is known about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.support.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A dataset in its natural form.
+
+    Parameters
+    ----------
+    rows : samples first: a sparse matrix (w8a), uint8 images (mnist, cifar10), a float table, or sentences.
+    labels : one per sample.
+    test_rows, test_labels : the authors' held-out part, where there is one. For w8a it is a subset of the
+        training rows, so it is not held out; for sst2 it is the dev part, as the test labels are not public.
+    citation : who is to be named.
+    features : one name per column of a table; empty where the columns have no names.
+    sites : for every sample the name of who holds it, in data that several sites hold; None otherwise.
+    note : what the loader had to do, such as leaving out rows with missing values.
+    """
+
+    name: str
+    rows: Any
+    labels: NDArray[Any]
+    test_rows: Any = None
+    test_labels: NDArray[Any] | None = None
+    citation: str = ""
+    scaling: str = field(default="as published", repr=False)
+    features: tuple[str, ...] = field(default=(), repr=False)
+    sites: NDArray[Any] | None = field(default=None, repr=False)
+    note: str = ""
+
+    def table(self) -> tuple[Any, NDArray[Any]]:
+        """(features as a 2-D float matrix, labels), ready for a linear model.
+
+        Images become rows of pixels in [0, 1]; text has no table.
+        """
+        if isinstance(self.rows, list):
+            raise InvalidInput(f"{self.name} is text: linear models need numbers; sst2_words has it as word weights")
+        if getattr(self.rows, "dtype", None) == np.uint8:
+            return self.rows.reshape(len(self.rows), -1) / 255.0, self.labels
+        return self.rows, self.labels

@@ -1,0 +1,166 @@
+"""From columns to numbers: categories become 0/1 columns, missing values are refused, dropped or filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.data.files.frames import Table, is_gap
+from ownstep.support.errors import InvalidInput, unknown_name
+
+MISSING_RULES = ("drop", "mean")
+MOST_LEVELS = 1000
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
+
+
+def encode(
+    table: Table, label: str, site: str | None, categories: Collection[str] = (), missing: str | None = None
+) -> tuple[NDArray[np.float64], tuple[str, ...], NDArray[Any], NDArray[Any] | None, str]:
+    """(rows, names of their columns, labels, sites, what was done).
+
+    A column of words with k levels becomes k - 1 columns of 0 and 1, named ``column=level``; the first level, in
+    alphabetical order (numbers by size), is the reference that all others are compared with.
+    """
+    if missing is not None and missing not in MISSING_RULES:
+        raise unknown_name("rule for missing values", missing, MISSING_RULES)
+    absent = set(categories) - set(table.columns)
+    if absent:
+        raise unknown_name("column", sorted(absent)[0], table.columns)
+    kept, note = _without_gaps(table, label, site, missing)
+    numbers = table.numbers if kept is None else table.numbers[kept]
+    plain = [i for i, name in enumerate(table.numeric) if name not in categories]
+    names = [table.numeric[i] for i in plain]
+    matrix = numbers if len(plain) == numbers.shape[1] else numbers[:, plain]
+    _check_finite(table, numbers, kept)
+    if missing == "mean":
+        _fill_in(table, matrix, names)
+    parts = [matrix]
+    for name in [c for c in table.columns if c in table.words or (c in table.numeric and c in categories)]:
+        values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
+        values = values if kept is None else values[kept]
+        columns, levels = _levels(table, name, values)
+        parts.append(columns)
+        names += levels
+    rows = parts[0] if len(parts) == 1 else np.hstack(parts)
+    if not rows.shape[1]:
+        raise InvalidInput("no column is left to learn from: all others are the label, the site, constant or ignored")
+    labels, sites = table.apart[label], None if site is None else table.apart[site]
+    if kept is not None:
+        labels, sites = labels[kept], None if sites is None else sites[kept]
+    return rows, tuple(names), _labels(labels), None if sites is None else sites.astype(str), note
+
+
+def _without_gaps(
+    table: Table, label: str, site: str | None, missing: str | None
+) -> tuple[NDArray[np.bool_] | None, str]:
+    """(which rows stay, None for all; a sentence about those that do not)."""
+    gaps: dict[str, NDArray[np.bool_]] = {}
+    holes = np.isnan(table.numbers) if np.isnan(table.numbers.sum()) else None
+    if holes is not None:
+        gaps = {name: holes[:, i] for i, name in enumerate(table.numeric) if holes[:, i].any()}
+    for name, values in {**table.words, **table.apart}.items():
+        found = is_gap(values)
+        if found.any():
+            gaps[name] = found
+    if not gaps:
+        return None, ""
+    incomplete = np.logical_or.reduce(list(gaps.values()))
+    if missing == "drop":
+        if incomplete.all():
+            whole = [name for name, found in gaps.items() if found.all()]
+            hint = f"; column {whole[0]!r} has no value at all, leave it out with --ignore {whole[0]}" if whole else ""
+            raise InvalidInput(f"every row has a missing value, so none is left{hint}")
+        return ~incomplete, f"{int(incomplete.sum()):,} of {len(table):,} rows left out: they have missing values"
+    for name in gaps:
+        if missing is None or name in (label, site):
+            raise _gap(table, name, gaps, label, site, int(incomplete.sum()))
+    return None, f"missing values of {', '.join(gaps)} replaced by the mean of their column"
+
+
+def _gap(
+    table: Table, name: str, gaps: dict[str, NDArray[np.bool_]], label: str, site: str | None, rows: int
+) -> InvalidInput:
+    kind = "label" if name == label else "site" if name == site else "value"
+    where = table.where(int(np.argmax(gaps[name])))
+    others = f" in columns {', '.join(gaps)}" if len(gaps) > 1 else ""
+    advice = "--missing drop" if name in (label, site) else "--missing drop or --missing mean"
+    return InvalidInput(
+        f"{where}: column {name!r} has no {kind}; {rows:,} of {len(table):,} rows have missing values{others}: "
+        f"use {advice}, or leave columns out with --ignore"
+    )
+
+
+def _check_finite(table: Table, numbers: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> None:
+    if np.isfinite(numbers.sum()):
+        return
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row, column = (int(i) for i in np.argwhere(infinite)[0])
+        at = row if kept is None else int(np.flatnonzero(kept)[row])
+        raise InvalidInput(f"{table.where(at)}: column {table.numeric[column]!r} must be finite, got inf")
+
+
+def _fill_in(table: Table, matrix: NDArray[np.float64], names: list[str]) -> None:
+    for i, name in enumerate(names):
+        gaps = np.isnan(matrix[:, i])
+        if gaps.all():
+            raise InvalidInput(f"column {name!r} has no value at all; leave it out with --ignore {name}")
+        if gaps.any():
+            matrix[gaps, i] = matrix[~gaps, i].mean()
+
+
+def _levels(table: Table, name: str, values: NDArray[Any]) -> tuple[NDArray[np.float64], list[str]]:
+    """The 0/1 columns of a category; a missing value becomes the levels' shares, the mean of those columns."""
+    gaps = is_gap(values)
+    present = values[~gaps]
+    if not len(present):
+        raise InvalidInput(f"column {name!r} has no value at all; leave it out with --ignore {name}")
+    levels, codes = np.unique(present if present.dtype.kind == "f" else present.astype(str), return_inverse=True)
+    if levels.dtype.kind != "f":
+        _check_words(table, name, values, levels)
+    if len(levels) > MOST_LEVELS or (len(levels) > 20 and 2 * len(levels) > len(values)):
+        raise InvalidInput(
+            f"column {name!r} has {len(levels):,} different values in {len(values):,} rows: too many for a category; "
+            f"leave it out with --ignore {name}"
+        )
+    out = np.zeros((len(values), len(levels)))
+    out[np.flatnonzero(~gaps), codes] = 1
+    if gaps.any():
+        out[gaps] = out[~gaps].mean(axis=0)
+    return out[:, 1:], [f"{name}={level:g}" if levels.dtype.kind == "f" else f"{name}={level}" for level in levels[1:]]
+
+
+def _check_words(table: Table, name: str, values: NDArray[Any], levels: NDArray[Any]) -> None:
+    """Refuse dates, and columns of numbers with a word among them."""
+    if sum(bool(_DATE.fullmatch(level)) for level in levels) > len(levels) / 2:
+        row = next(i for i, v in enumerate(values) if v is not None and _DATE.fullmatch(v))
+        raise InvalidInput(
+            f"column {name!r} holds dates ({values[row]!r}): turn it into a number, such as days since a date, or "
+            f"leave it out with --ignore {name}"
+        )
+    odd = [level for level in levels if not is_number(level)]
+    if odd and len(levels) > 2 and len(odd) < len(levels) / 2:
+        row = next(i for i, v in enumerate(values) if v is not None and not is_number(v))
+        raise InvalidInput(
+            f"{table.where(row)}: column {name!r} must be a number as in the other lines, got {values[row]!r}; "
+            f"correct it, or leave it empty and use --missing"
+        )
+
+
+def _labels(labels: NDArray[Any]) -> NDArray[Any]:
+    if labels.dtype.kind == "f":
+        return labels.astype(int) if (labels == np.round(labels)).all() else labels
+    return labels.astype(str)
+
+
+def is_number(text: str) -> bool:
+    """Does this text read as a number?"""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

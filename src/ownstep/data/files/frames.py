@@ -1,0 +1,269 @@
+"""CSV, TSV and Parquet: read in pieces, numbers into one matrix, words beside it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.data.files import faults
+from ownstep.data.files.stream import Place, opened
+from ownstep.support.errors import InvalidInput, require_extra
+
+PIECE = 4_000_000
+"""Values that are read at a time: the memory needed beyond the data's own."""
+MISSING = ["?"]
+"""What marks a missing value, beside an empty field and what pandas knows (NA, NaN, null, ...)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The columns of a table as they are in the file.
+
+    Parameters
+    ----------
+    columns : all names, in the file's order.
+    numbers : (rows, numeric columns), nan where a value is missing; Fortran order is never used.
+    numeric : the names of its columns.
+    words : columns of text, None where a value is missing.
+    apart : columns that were asked for by name (the label, the site), in neither of the others.
+    where : from a row's index to its file and line, for messages.
+    """
+
+    columns: tuple[str, ...]
+    numbers: NDArray[np.float64]
+    numeric: tuple[str, ...]
+    words: Mapping[str, NDArray[Any]]
+    apart: Mapping[str, NDArray[Any]]
+    where: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+class _Retype(Exception):
+    """A column holds numbers here and words there: it has to be read as words."""
+
+
+def read_table(
+    place: Place,
+    kind: str,
+    apart: Collection[str] = (),
+    ignore: Collection[str] = (),
+    words: Collection[str] = (),
+    progress: bool | None = None,
+) -> Table:
+    """Read a table; ``apart`` are columns to keep out of the matrix, ``words`` those to be read as text."""
+    as_words = set(words)
+    while True:
+        try:
+            return _assemble(place, kind, apart, ignore, as_words, progress)
+        except _Retype as found:
+            as_words.add(str(found))
+
+
+def _assemble(
+    place: Place, kind: str, apart: Collection[str], ignore: Collection[str], words: set[str], progress: bool | None
+) -> Table:
+    blocks: list[NDArray[np.float64]] = []
+    texts: dict[str, list[NDArray[Any]]] = {}
+    aside: dict[str, list[NDArray[Any]]] = {}
+    columns: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    header, separator, pieces = _pieces(place, kind, words, progress)
+    for frame in pieces:
+        if not columns:
+            columns = tuple(frame.columns)
+            _check_names(place, columns, ignore)
+            rest = [c for c in columns if c not in apart and c not in ignore]
+            numeric = tuple(c for c in rest if _is_number(frame[c]))
+            texts = {c: [] for c in rest if c not in numeric}
+            aside = {c: [] for c in columns if c in apart}
+        for name in numeric:
+            if not _is_number(frame[name]):
+                raise _Retype(name)
+        for name, parts in texts.items():
+            if name not in words and _is_number(frame[name]) and not frame[name].isna().all():
+                raise _Retype(name)
+            parts.append(_as_words(frame[name]))
+        for name, parts in aside.items():
+            number = _is_number(frame[name])
+            if name not in words and parts and number != (parts[0].dtype.kind == "f"):
+                raise _Retype(name)
+            parts.append(frame[name].to_numpy(float) if number else _as_words(frame[name]))
+        blocks.append(frame[list(numeric)].to_numpy(np.float64))
+    if not blocks or not sum(map(len, blocks)):
+        raise InvalidInput(f"{place.name!r} has no row of data")
+    if kind != "parquet" and _ends_in_a_gap(columns, numeric, blocks, texts, aside):
+        wrong = faults.ragged(place, separator)  # a line that is too short looks like missing values
+        if wrong is not None:
+            raise wrong
+
+    def where(row: int) -> str:
+        return (
+            f"{place.name!r}, row {row + 1}"
+            if kind == "parquet"
+            else f"{place.name!r}, line {faults.line_of(place, separator, row, header)}"
+        )
+
+    return Table(
+        columns,
+        stacked(blocks),
+        numeric,
+        {name: np.concatenate(parts) for name, parts in texts.items()},
+        {name: np.concatenate(parts) for name, parts in aside.items()},
+        where,
+    )
+
+
+def stacked(blocks: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The blocks one below the other; each is let go as soon as it is copied."""
+    if len(blocks) == 1:
+        return np.ascontiguousarray(blocks[0])
+    out = np.empty((sum(map(len, blocks)), blocks[0].shape[1]))
+    end = len(out)
+    while blocks:
+        block = blocks.pop()
+        out[end - len(block) : end] = block
+        end -= len(block)
+    return out
+
+
+def _pieces(place: Place, kind: str, words: set[str], progress: bool | None) -> tuple[bool, str, Iterator[Any]]:
+    try:
+        import pandas  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise require_extra("pandas", "files") from error
+    if kind == "parquet":
+        return True, "", _parquet(place, progress)
+    header, separator, names = _first_line(place, kind)
+    return header, separator, _text(place, header, separator, names, words, progress)
+
+
+def _first_line(place: Place, kind: str) -> tuple[bool, str, list[str]]:
+    """(has it a header, what separates fields, names of the columns)."""
+    try:
+        with opened(place, False) as file:
+            text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+            first = next((line for line in text if line.strip()), "")
+            text.detach()
+    except UnicodeDecodeError as error:
+        raise faults.undecodable(place) from error
+    if not first:
+        raise InvalidInput(f"{place.name!r} is empty: it has no line")
+    separator = "\t" if kind == "tsv" else max((",", ";", "\t"), key=first.count)
+    fields = [f.strip() for f in next(csv.reader([first], delimiter=separator))]
+    if all(f in ("", *MISSING) or _is_float(f) for f in fields):
+        return False, separator, [str(i + 1) for i in range(len(fields))]
+    return True, separator, [f or f"column {i + 1}" for i, f in enumerate(fields)]
+
+
+def _check_names(place: Place, columns: tuple[str, ...], ignore: Collection[str]) -> None:
+    for name in columns:
+        if columns.count(name) > 1:
+            raise InvalidInput(f"{place.name!r}: two columns are named {name!r}; rename one")
+        if name.startswith("column ") and name not in ignore and name[7:] == str(columns.index(name) + 1):
+            raise InvalidInput(
+                f"{place.name!r}: {name} has no name in the first line; name it, or leave it out with --ignore {name!r}"
+            )
+
+
+def _text(
+    place: Place, header: bool, separator: str, names: list[str], words: set[str], progress: bool | None
+) -> Iterator[Any]:
+    import pandas as pd
+
+    options: dict[str, Any] = {
+        "sep": separator, "header": None, "names": names, "skiprows": 1 if header else 0, "index_col": False,
+        "na_values": MISSING, "dtype": dict.fromkeys(words, str), "low_memory": False, "skipinitialspace": True,
+        "chunksize": max(1000, PIECE // len(names)),
+    }  # fmt: skip
+    try:
+        _refuse_two_of_a_name(place, names)
+        with opened(place, progress) as file, warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            if header:  # blank lines before the header are skipped with it
+                _skip_header(file)
+                options["skiprows"] = 0
+            yield from pd.read_csv(file, **options)
+    except UnicodeDecodeError as error:
+        raise faults.undecodable(place) from error
+    except pd.errors.EmptyDataError as error:
+        raise InvalidInput(f"{place.name!r} has a header and no row of data") from error
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise faults.ragged(place, separator) or InvalidInput(f"{place.name!r} cannot be read: {error}") from error
+
+
+def _refuse_two_of_a_name(place: Place, names: list[str]) -> None:
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"{place.name!r}: two columns are named {twice!r}; rename one")
+
+
+def _skip_header(file: IO[bytes]) -> None:
+    while not file.readline().strip():
+        pass
+
+
+def _parquet(place: Place, progress: bool | None) -> Iterator[Any]:
+    try:
+        import pyarrow.parquet as parquet
+    except ModuleNotFoundError as error:
+        raise require_extra("pyarrow", "files") from error
+    from pyarrow import ArrowException
+
+    try:
+        with opened(place, progress) as file:
+            source = parquet.ParquetFile(io.BytesIO(file.read()) if place.path is None else place.path)
+            width = max(1, len(source.schema_arrow))
+            for batch in source.iter_batches(batch_size=max(1000, PIECE // width)):
+                yield batch.to_pandas()
+    except (ArrowException, ValueError) as error:
+        raise InvalidInput(f"{place.name!r} is no Parquet file: {error}") from error
+
+
+def _is_number(column: Any) -> bool:
+    return column.dtype.kind in "iufb"
+
+
+def _as_words(column: Any) -> NDArray[Any]:
+    import pandas as pd
+
+    if pd.api.types.infer_dtype(column, skipna=True) == "decimal":
+        return np.asarray(column.astype(float).to_numpy())
+    out = column.astype(object).to_numpy()
+    gaps = column.isna().to_numpy()
+    return np.array([None if gap else str(value).strip() for value, gap in zip(out, gaps, strict=True)], object)
+
+
+def _ends_in_a_gap(
+    columns: tuple[str, ...], numeric: tuple[str, ...], blocks: list[NDArray[np.float64]],
+    texts: dict[str, list[NDArray[Any]]], aside: dict[str, list[NDArray[Any]]],
+) -> bool:  # fmt: skip
+    """Is the last column missing anywhere?"""
+    last = columns[-1]
+    if last in numeric:
+        at = numeric.index(last)
+        return any(np.isnan(block[:, at]).any() for block in blocks)
+    return any(is_gap(part).any() for part in (texts | aside).get(last, []))
+
+
+def is_gap(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a column is missing: nan among numbers, None among words."""
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values))
+    return np.fromiter((v is None for v in values), bool, len(values))
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,225 @@
+"""One file, or a folder with one file per device, as a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.data.dataset import Dataset
+from ownstep.data.files.columns import MISSING_RULES, encode
+from ownstep.data.files.frames import Table, read_table, stacked
+from ownstep.data.files.libsvm import read_libsvm
+from ownstep.data.files.npz import read_npz
+from ownstep.data.files.stream import FORMATS, SUFFIXES, Place, recognise
+from ownstep.support.errors import InvalidInput, unknown_name
+
+USUAL_LABELS = ("label", "target", "y")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is to be read.
+
+    Parameters
+    ----------
+    label : the column to be predicted; ``label``, ``target`` or ``y`` where there is one of that name.
+    site : the column that says who holds a row.
+    missing : ``"drop"`` leaves out rows with missing values, ``"mean"`` fills in the column's mean; None refuses.
+    format : ``"libsvm"``, ``"csv"``, ``"tsv"``, ``"parquet"`` or ``"npz"``; recognised by default.
+    categories : columns of numbers that are names, such as a chest pain type of 1 to 4.
+    ignore : columns to leave out.
+    """
+
+    label: str | None = None
+    site: str | None = None
+    missing: str | None = None
+    format: str | None = None
+    categories: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.missing is not None and self.missing not in MISSING_RULES:
+            raise unknown_name("rule for missing values", self.missing, MISSING_RULES)
+        if self.format is not None and self.format not in FORMATS:
+            raise unknown_name("format", self.format, FORMATS)
+
+    def options(self) -> dict[str, Any]:
+        """As keyword arguments of ``load``."""
+        return dict(vars(self))
+
+    @property
+    def columns_only(self) -> dict[str, Any]:
+        """The options that only make sense where columns have names, as far as they were given."""
+        every: dict[str, Any] = {"--label": self.label, "--site": self.site, "--missing": self.missing}
+        every |= {"--categories": self.categories, "--ignore": self.ignore}
+        return {flag: value for flag, value in every.items() if value}
+
+
+def read(name: str, how: Reading | None = None, progress: bool | None = None) -> Dataset:
+    """Read a file, a folder with one file per device, or standard input (``-``)."""
+    how = how or Reading()
+    if name != "-" and Path(name).is_dir():
+        return _folder(Path(name), how, progress)
+    if name != "-" and not Path(name).exists():
+        raise InvalidInput(f"there is no file {name!r}")
+    place = Place.of(name)
+    kind = recognise(place, how.format)
+    title = "-" if place.path is None else place.path.name
+    if kind in ("csv", "tsv", "parquet"):
+        return _dataset(title, [_table(place, kind, how, progress)], None, how)
+    _refuse(how, kind)
+    if kind == "npz":
+        rows, labels, sites, features = read_npz(place)
+        return Dataset(title, rows, labels, features=features, sites=sites)
+    rows, labels = read_libsvm(place, progress)
+    return Dataset(title, rows, labels)
+
+
+def _folder(path: Path, how: Reading, progress: bool | None) -> Dataset:
+    """Every file is a device, named after it."""
+    if how.site is not None:
+        raise InvalidInput(f"--site {how.site}: in the folder {str(path)!r} every file is a site; leave --site out")
+    files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+    if not files:
+        raise InvalidInput(f"the folder {str(path)!r} holds no file")
+    places = [Place(str(p), p) for p in files]
+    kinds = [recognise(place, how.format) for place in places]
+    other = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if other is not None:
+        raise InvalidInput(
+            f"{str(path)!r}: all files of a folder must have one format; {files[0].name!r} is {kinds[0]} and "
+            f"{files[other].name!r} is {kinds[other]}"
+        )
+    names = [_stem(p) for p in files]
+    if kinds[0] in ("csv", "tsv", "parquet"):
+        return _dataset(path.name, _alike(places, kinds[0], how, progress), names, how)
+    _refuse(how, kinds[0])
+    rows: list[Any]
+    if kinds[0] == "npz":
+        rows, labels = (list(part) for part in zip(*(read_npz(p)[:2] for p in places), strict=True))
+    else:
+        rows, labels = (list(part) for part in zip(*(read_libsvm(p, progress) for p in places), strict=True))
+    sites = np.repeat(names, [r.shape[0] for r in rows])
+    return Dataset(path.name, _stack(rows, [str(p) for p in files]), np.concatenate(labels), sites=sites)
+
+
+def _stack(rows: list[Any], names: list[str]) -> Any:
+    import scipy.sparse as sp
+
+    if not sp.issparse(rows[0]):
+        width = [r.shape[1:] for r in rows]
+        other = next((i for i, w in enumerate(width) if w != width[0]), None)
+        if other is not None:
+            raise InvalidInput(f"{names[0]!r} has rows of shape {width[0]}, {names[other]!r} of {width[other]}")
+        return np.concatenate(rows)
+    widest = max(r.shape[1] for r in rows)
+    return sp.vstack([sp.csr_array((r.data, r.indices, r.indptr), shape=(r.shape[0], widest)) for r in rows], "csr")
+
+
+def _alike(places: Sequence[Place], kind: str, how: Reading, progress: bool | None) -> list[Table]:
+    """The tables of all sites, refused where their columns differ; a column with words anywhere is words everywhere."""
+    tables = [_table(place, kind, how, progress) for place in places]
+    for place, table in zip(places[1:], tables[1:], strict=True):
+        here, there = set(table.columns), set(tables[0].columns)
+        if here != there:
+            lacks, has = sorted(there - here), sorted(here - there)
+            said = [f"it lacks {', '.join(map(repr, lacks))}"] * bool(lacks)
+            said += [f"it has {', '.join(map(repr, has))} more"] * bool(has)
+            raise InvalidInput(
+                f"{place.name!r} and {places[0].name!r} have different columns: {' and '.join(said)}; "
+                "rename the columns, or leave them out with --ignore"
+            )
+    words = {name for table in tables for name in table.words}
+    words |= {name for t in tables for name, v in t.apart.items() if v.dtype.kind == "O"}
+    for i, table in enumerate(tables):
+        if words & (set(table.numeric) | {n for n, v in table.apart.items() if v.dtype.kind == "f"}):
+            tables[i] = _table(places[i], kind, how, progress, words)
+    return tables
+
+
+def _table(place: Place, kind: str, how: Reading, progress: bool | None, words: Any = ()) -> Table:
+    wanted = {how.label} if how.label is not None else set(USUAL_LABELS)
+    sites = set() if how.site is None else {how.site}
+    apart, words = wanted | sites, {*words, *sites}
+    table = read_table(place, kind, apart, how.ignore, words, progress)
+    for name, flag in ((how.label, "--label"), (how.site, "--site"), *((c, "--categories") for c in how.categories)):
+        if name is not None and name not in table.columns:
+            raise _no_column(place, name, flag, table.columns)
+    for name in how.ignore:
+        if name not in table.columns:
+            raise _no_column(place, name, "--ignore", table.columns)
+    if how.label is None:
+        found = [name for name in USUAL_LABELS if name in table.apart]
+        if len(found) != 1:
+            raise InvalidInput(
+                f"{place.name!r}: say which column is to be predicted with --label; it has {_listed(table.columns)}"
+            )
+    return table
+
+
+def _dataset(title: str, tables: list[Table], names: list[str] | None, how: Reading) -> Dataset:
+    label = how.label or next(name for name in USUAL_LABELS if name in tables[0].apart)
+    where = names and [name for name, table in zip(names, tables, strict=True) for _ in range(len(table))]
+    whole = joined(tables)
+    site = how.site
+    if where is not None:
+        site = "\0file"  # no column can have this name
+        whole = Table(
+            whole.columns, whole.numbers, whole.numeric, whole.words, {**whole.apart, site: np.array(where, object)},
+            whole.where,
+        )  # fmt: skip
+    rows, features, labels, sites, note = encode(whole, label, site, how.categories, how.missing)
+    return Dataset(title, rows, labels, features=features, sites=sites, note=note)
+
+
+def joined(tables: list[Table]) -> Table:
+    """Tables with the same columns, one below the other, in the order of the first one's columns."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    starts = np.cumsum([0, *map(len, tables)])
+
+    def where(row: int) -> str:
+        at = int(np.searchsorted(starts, row, side="right")) - 1
+        return tables[at].where(row - int(starts[at]))
+
+    def column(name: str, part: Callable[[Table], Any]) -> NDArray[Any]:
+        return np.concatenate([part(table)[name] for table in tables])
+
+    blocks = [
+        t.numbers if t.numeric == first.numeric else t.numbers[:, [t.numeric.index(n) for n in first.numeric]]
+        for t in tables
+    ]
+    words = {name: column(name, lambda t: t.words) for name in first.words}
+    return Table(
+        first.columns, stacked(blocks), first.numeric, words,
+        {name: column(name, lambda t: t.apart) for name in first.apart}, where,
+    )  # fmt: skip
+
+
+def _refuse(how: Reading, kind: str) -> None:
+    for flag, value in how.columns_only.items():
+        said = ",".join(value) if isinstance(value, tuple) else value
+        raise InvalidInput(f"{flag} {said} needs columns with names; this is a {kind} file, which has none")
+
+
+def _no_column(place: Place, name: str, flag: str, columns: Sequence[str]) -> InvalidInput:
+    return InvalidInput(f"{flag} {name}: {place.name!r} has no such column; it has {_listed(columns)}")
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(columns[:20]) + (f" and {len(columns) - 20} more" if len(columns) > 20 else "")
+
+
+def _stem(path: Path) -> str:
+    name = path.name
+    for suffix in reversed(path.suffixes):
+        if suffix.lower() not in {*SUFFIXES, ".gz", ".bz2", ".xz", ".data", ".txt"}:
+            break
+        name = name.removesuffix(suffix)
+    return name or path.name

@@ -1,0 +1,131 @@
+"""Open a file, see through its compression, recognise its format, and show progress while it is read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ownstep.support.errors import InvalidInput, unknown_name
+from ownstep.support.progress import Bar
+
+FORMATS = ("libsvm", "csv", "tsv", "parquet", "npz")
+SUFFIXES = {
+    ".svm": "libsvm", ".libsvm": "libsvm", ".svmlight": "libsvm", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv",
+    ".parquet": "parquet", ".pq": "parquet", ".npz": "npz",
+}  # fmt: skip
+PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+CHUNK = 1 << 20
+_LIBSVM_LINE = re.compile(rb"[-+.\w]+(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where bytes come from: a file, or the whole of standard input.
+
+    Parameters
+    ----------
+    name : as the user wrote it, for messages.
+    path : None for standard input.
+    content : of standard input.
+    """
+
+    name: str
+    path: Path | None
+    content: bytes = b""
+
+    @classmethod
+    def of(cls, name: str) -> Place:
+        """A file by its path, or standard input for ``-``."""
+        return cls("standard input", None, sys.stdin.buffer.read()) if name == "-" else cls(name, Path(name))
+
+    @property
+    def size(self) -> int:
+        """Bytes as they are stored."""
+        return len(self.content) if self.path is None else self.path.stat().st_size
+
+    def raw(self) -> IO[bytes]:
+        """The bytes as they are stored."""
+        return io.BytesIO(self.content) if self.path is None else self.path.open("rb")
+
+
+class _Counted(io.RawIOBase):
+    """Bytes of a file, and a bar that follows how many of them were read."""
+
+    def __init__(self, file: IO[bytes], bar: Bar) -> None:
+        self._file, self._bar, self._done = file, bar, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._file.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        self._done += len(chunk)
+        self._bar.update(min(self._done, self._bar.total))
+        return len(chunk)
+
+
+@contextmanager
+def opened(place: Place, progress: bool | None = None) -> Iterator[IO[bytes]]:
+    """The uncompressed bytes of a file; what it is packed with is seen from its first bytes, not from its name."""
+    try:
+        with place.raw() as file, Bar(f"reading {place.name}", place.size, progress) as bar:
+            head = file.read(6)
+            file.seek(0)
+            if not head:
+                raise InvalidInput(f"{place.name!r} is empty (0 bytes)")
+            counted = io.BufferedReader(_Counted(file, bar), CHUNK)
+            kind = next((opener for magic, opener in PACKED.items() if head.startswith(magic)), None)
+            if kind is None:
+                yield counted
+            else:
+                with kind(counted) as unpacked:
+                    yield unpacked
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError) as error:
+        raise InvalidInput(f"{place.name!r} cannot be unpacked: {error}; it may be cut off, copy it again") from error
+    except OSError as error:
+        raise InvalidInput(f"{place.name!r} cannot be read: {error.strerror or error}") from error
+
+
+def recognise(place: Place, wanted: str | None = None) -> str:
+    """The format of a file: as told, by its name, or by its first line."""
+    if wanted is not None:
+        if wanted not in FORMATS:
+            raise unknown_name("format", wanted, FORMATS)
+        return wanted
+    with opened(place, False) as file:
+        head = file.read(1 << 16)
+    if not head.strip():
+        raise InvalidInput(f"{place.name!r} is empty: it has no line")
+    suffixes = [s.lower() for s in place.path.suffixes] if place.path else []
+    named = next((SUFFIXES[s] for s in reversed(suffixes) if s in SUFFIXES), None)
+    if named is not None:
+        return named
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"PK\x03\x04"):
+        return "npz"
+    line = next(line for line in head.splitlines() if line.strip() and not line.startswith(b"#"))
+    if _LIBSVM_LINE.fullmatch(line.strip()) and b":" in head:
+        return "libsvm"
+    if b"\t" in line or b"," in line or b";" in line:
+        return "tsv" if line.count(b"\t") > line.count(b",") else "csv"
+    raise InvalidInput(f"the format of {place.name!r} is not recognised; say which: --format {'|'.join(FORMATS)}")

@@ -1,0 +1,73 @@
+"""Passes in many blocks and on several threads against one block on one thread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ownstep.problems.linear import by_device, table
+
+from .test_linear import MODELS, problem
+
+
+@pytest.fixture
+def many_blocks(monkeypatch):
+    """Thirty rows become many blocks of different sizes."""
+    for name, size in {"ONE_BLOCK": 10, "CACHE_ROWS": 4, "GATHER_ROWS": 7, "BLOCK_BYTES": 100, "LANES": 3}.items():
+        monkeypatch.setattr(table, name, size)
+
+
+def outcome(made):
+    rng = np.random.default_rng(3)
+    x, v = rng.standard_normal((2, made.dim))
+    c = rng.standard_normal((3, 2))
+    return [
+        *made.mix(x, c[:, 0]),
+        *made.mix(x, c),
+        made.hessian_product(x, v),
+        np.array(made.value(x)),
+        *made.each(x),
+    ]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", MODELS)
+def test_blocks_change_rounding_alone_and_threads_not_even_that(kind, sparse, many_blocks, monkeypatch):
+    cut = [outcome(problem(kind, sparse=sparse, intercept=True, threads=threads)) for threads in (1, 2, 5)]
+    assert len(problem(kind, sparse=sparse).table.blocks) > 3
+    monkeypatch.undo()
+    whole = problem(kind, sparse=sparse, intercept=True)
+    assert len(whole.table.blocks) == 1
+    for one, two, five, expected in zip(*cut, outcome(whole), strict=True):
+        assert one.tobytes() == two.tobytes() == five.tobytes()
+        np.testing.assert_allclose(one, expected, atol=1e-13)
+
+
+def test_a_sparse_table_in_blocks_adds_in_the_order_of_one_block(monkeypatch):
+    """Cut by rows and by features alone, every sum is the same as before; only GATHER_ROWS cuts sums."""
+    expected = outcome(problem("binary", sparse=True))
+    for name, size in {"ONE_BLOCK": 10, "CACHE_ROWS": 4, "LANES": 3}.items():
+        monkeypatch.setattr(table, name, size)
+    for got, wanted in zip(outcome(problem("binary", sparse=True, threads=2)), expected, strict=True):
+        assert got.tobytes() == wanted.tobytes()
+
+
+def test_a_block_of_sparse_rows_shares_memory_with_the_table():
+    made = problem("squares", sparse=True)
+    assert sp.issparse(made.rows(1))
+    assert np.shares_memory(made.rows(1).data, made.table.A.data)
+
+
+@pytest.mark.parametrize("common", [True, False])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", MODELS)
+def test_gradients_of_many_devices_in_batches(kind, sparse, common, monkeypatch):
+    made = problem(kind, devices=7, sparse=sparse, intercept=True, threads=2)
+    x = np.random.default_rng(0).standard_normal(made.dim if common else (7, made.dim))
+    losses, gradients = made.each(x)
+    monkeypatch.setattr(by_device, "FEW", 0)
+    monkeypatch.setattr(by_device, "BATCH", 40)
+    batched = made.each(x)
+    np.testing.assert_allclose(batched[0], losses, rtol=1e-13)
+    np.testing.assert_allclose(batched[1], gradients, atol=1e-14)
