@@ -46,6 +46,7 @@ class History:
     switched_at, switch_why : the round at which the local phase ended, and what the switch saw.
     took_part : (rounds, devices) booleans, or None when everyone always did.
     settings : what is needed to run it again.
+    last : what the devices answered at the last iterate, where the engine had it; never saved.
     """
 
     name: str
@@ -57,6 +58,7 @@ class History:
     switch_why: str = ""
     took_part: NDArray[np.bool_] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    last: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if set(self.columns) != set(COLUMNS):
