@@ -48,10 +48,16 @@ from .history import (
     History as History,
 )
 from .methods import (
+    DANE as DANE,
+)
+from .methods import (
     EXTRA as EXTRA,
 )
 from .methods import (
     GD as GD,
+)
+from .methods import (
+    GIANT as GIANT,
 )
 from .methods import (
     ITEM as ITEM,

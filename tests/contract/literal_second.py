@@ -30,7 +30,7 @@ def searched(world, x, p):
 
     search = DCSRCH(phi, lambda t: world.g(x + t * p) @ p, 1e-3, 0.9, 0.1, 0.0, 1e10)
     search(1.0, world.f(x), world.g(x) @ p, maxiter=20)
-    return tried
+    return tried or [x]  # no descent is left
 
 
 def own_curvature(method, world):
@@ -78,3 +78,30 @@ def newton(method, world):
         H = sum(world.w[i] * world.hessian(i) for i in range(world.n))
         x = x - np.linalg.solve(H, world.g(x))
         yield x
+
+
+def giant(method, world):
+    """Wang et al. (2018): one exchange for p = mean of H_i^{-1} g, which tries nothing, then trials along it."""
+    x, d = world.x0, len(world.x0)
+    while True:
+        yield x
+        H = [world.hessian(i) + method.prox * np.eye(d) for i in range(world.n)]
+        p = sum(world.w[i] * np.linalg.solve(H[i], world.g(x)) for i in range(world.n))
+        tried = searched(world, x, -p)
+        yield from tried
+        x = tried[-1]
+
+
+def dane(method, world):
+    """Shamir et al. (2014), (13): the devices' minimisers by their normal equations."""
+    x, d = world.x0, len(world.x0)
+    while True:
+        yield x
+        new = 0
+        for i in range(world.n):
+            H, zero = world.hessian(i) + method.prox * np.eye(d), world.gradient(i, np.zeros(d))
+            right = world.gradient(i, x) - world.g(x) + method.prox * x - zero
+            new = new + world.w[i] * np.linalg.solve(H, right)
+        tried = searched(world, x, new - x)
+        yield from tried
+        x = tried[-1]

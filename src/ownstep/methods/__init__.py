@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ownstep.methods.base import Answer, Ask, Method, Progress, SketchWork, Vector, alike, norm
+from ownstep.methods.federated.dane import DANE
 from ownstep.methods.federated.delta_sgd import DeltaSGD
 from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
@@ -12,6 +13,7 @@ from ownstep.methods.federated.fednova import FedNova
 from ownstep.methods.federated.fedprox import FedProx
 from ownstep.methods.federated.fedsps import FedSPS
 from ownstep.methods.federated.fedyogi import FedYogi
+from ownstep.methods.federated.giant import GIANT
 from ownstep.methods.federated.scaffnew import Scaffnew
 from ownstep.methods.federated.scaffold import Scaffold
 from ownstep.methods.gossip.dgd import DecentralisedGD, GradientTracking
@@ -53,6 +55,8 @@ METHODS: dict[str, type] = {
     "item": ITEM,
     "lbfgs": LBFGS,
     "newton": Newton,
+    "giant": GIANT,
+    "dane": DANE,
     "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
@@ -95,8 +99,10 @@ def parse_switch(text: str) -> Switch:
 
 
 __all__ = [
+    "DANE",
     "EXTRA",
     "GD",
+    "GIANT",
     "GRAPHS",
     "ITEM",
     "LBFGS",
