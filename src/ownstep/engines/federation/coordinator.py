@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ownstep.engines.compare import check_labels, slug
+from ownstep.engines.federation import second_order
 from ownstep.engines.federation.nodes import Nodes, Roster, gather
 from ownstep.engines.federation.wire import (
     ROUND,
@@ -34,7 +35,8 @@ from ownstep.engines.local.engine import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
 from ownstep.history import History
-from ownstep.methods import Answer, Ask, Method, norm
+from ownstep.engines.local.answering import wants_more
+from ownstep.methods import Answer, Ask, Method, Sketch, norm
 from ownstep.methods.local_work import lengths
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-CARRIED = ("x", "mix", "local", "links", "also", "curvature")
+CARRIED = ("x", "mix", "local", "links", "also", "curvature", "base", "hessian", "sketch")
 """What a method may ask for here; more than that is refused before the first round."""
 
 
@@ -93,6 +95,8 @@ class Gathered:
     rows : c_i grad f_i(x) by site, or None under secure aggregation.
     losses : f_i(x), zero for the absent; of no use under secure aggregation.
     squares : sum over them of c_i ||d_i||^2, where asked for.
+    extra, value_base, sketches : what came of second order, see
+        :mod:`ownstep.engines.federation.second_order`; the value is the mean loss at the second point.
     why : for everyone else, what happened.
     up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
     """
@@ -107,6 +111,9 @@ class Gathered:
     up: int
     down: int
     squares: float = 0.0
+    extra: Array | None = None
+    value_base: float = np.nan
+    sketches: tuple[Sketch | None, ...] = ()
 
 
 def run(
@@ -208,7 +215,7 @@ class Asking:
             return [self.terms.secure.gather(self.nodes, self.roster, *each) for each in one]
         shared, roster = pack_points(asks, points), self.roster
         contents = {node: pack_asks(asks, shared, rounds, i) for i, node in enumerate(roster.nodes)}
-        budget = sum(ask.x.nbytes for ask in asks)
+        budget = sum(ask.x.nbytes + second_order.reply_bytes(ask) for ask in asks)
         replies = self.nodes.ask(contents, ROUND, str(max(rounds)), budget)
         usable: dict[int, list[Reply]] = {}
         why: dict[int, str] = {}
@@ -220,7 +227,10 @@ class Asking:
                 if isinstance(reply, Refused):
                     raise reply
                 usable[i] = unpack_replies(reply, asks)
-            except Refused as refusal:
+                for ask, one in zip(asks, usable[i], strict=True):
+                    _read_sketch(one, ask, roster.names[i])
+            except (Refused, InvalidInput) as refusal:
+                usable.pop(i, None)
                 why[i] = str(refusal)
         return [
             collect({i: r[m] for i, r in usable.items()}, ask, roster.weights, why, points[m] is not ask.x)
@@ -248,7 +258,17 @@ def collect(
     rows = {i: r.vector for i, r in replies.items()}
     losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
     squares = float(sum(reply.squares for reply in replies.values()))
-    return Gathered(present, total, float(value), float(value_at), rows, losses, why, up, down, squares)
+    extras = [reply.extra for reply in replies.values() if reply.extra is not None]
+    base = sum(weights[i] * r.loss_base for i, r in replies.items()) / share if share else np.nan
+    sketches = tuple(_read_sketch(replies[i], ask, "") if i in replies else None for i in range(len(weights)))
+    return Gathered(
+        present, total, float(value), float(value_at), rows, losses, why, up, down, squares,
+        np.sum(extras, axis=0) if extras else None, float(base), sketches,
+    )  # fmt: skip
+
+
+def _read_sketch(reply: Reply, ask: Ask, name: str) -> Sketch | None:
+    return None if reply.sketch is None else second_order.unpack_sketch(reply.sketch, ask, name)
 
 
 class _Loop(Loop):
@@ -266,7 +286,7 @@ class _Loop(Loop):
         more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
         if more:
             raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
-        if terms.secure is not None and _needs_rows(ask):
+        if terms.secure is not None and (_needs_rows(ask) or second_order.own_rank(ask)):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
         if ask.curvature and roster.sampled:
             raise InvalidInput(
@@ -310,6 +330,8 @@ class _Loop(Loop):
         each = rows if _shifted(ask) else None
         squares = squares if _normed(ask) else np.nan
         self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)
+        if wants_more(ask):
+            self.answer = self._more(ask, seen, share, rows)
         ratio = ask.mix / weights
         alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
         row = {
@@ -319,6 +341,23 @@ class _Loop(Loop):
             "bytes_down": seen.down,
         }
         self.record(row, self.method.point(self.state), present, time.perf_counter() - began)
+
+    def _more(self, ask: Ask, seen: Gathered, share: float, rows: Array | None) -> Answer:
+        """The answer with what came of second order, by the same rule for those who are missing."""
+        assert ask.mix is not None
+        present, there = seen.present, float(ask.mix[seen.present].sum())
+        extra = seen.extra if present.all() or seen.extra is None else seen.extra / (share or 1.0)
+        if self.rule == "last" and not present.all() and seen.extra is not None:
+            extra = seen.extra / (there / float(ask.mix.sum()))  # what is remembered are gradients alone
+        found = second_order.split(ask, extra, there / (share or 1.0))
+        base = found.base
+        if base is not None and self.rule == "last" and rows is not None:
+            # the absent count with what they sent last, there as at x
+            base = second_order.split(ask, seen.extra, there).base + ask.mix[~present] @ rows[~present]
+        sketches = seen.sketches if second_order.own_rank(ask) else () if found.shared is None else (found.shared,)
+        return replace(
+            self.answer, base=base, base_value=seen.value_base, hessian=found.hessian, sketches=sketches
+        )
 
     def _rows(self, ask: Ask, seen: Gathered) -> Array:
         """One row a site, grad f_i(x) or its move: what came back divided by what it was multiplied with."""
