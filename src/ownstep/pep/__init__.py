@@ -7,6 +7,10 @@
 from ownstep.pep.bound import Bound, curve, worst_case
 from ownstep.pep.conditions.classes import METRICS, interpolation_gaps, repeated
 from ownstep.pep.design.tune import Tuned, rivals, tune
+from ownstep.pep.networks.enclose import NETWORK_METRICS, STARTS, Start
+from ownstep.pep.networks.network_bound import NetworkBound
+from ownstep.pep.networks.replay import NetworkInstance
+from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified
 from ownstep.pep.solve.instance import Instance, LocalLoss
@@ -15,13 +19,19 @@ from ownstep.pep.trace.symbolic import NotLinear
 
 __all__ = [
     "METRICS",
+    "NETWORK_METRICS",
+    "STARTS",
     "Bound",
     "Certificate",
     "Certified",
     "Instance",
     "Interpolant",
     "LocalLoss",
+    "NetworkBound",
+    "NetworkInstance",
     "NotLinear",
+    "Spectral",
+    "Start",
     "Tuned",
     "curve",
     "interpolation_gaps",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,13 @@ from ownstep.pep.solve.quadratic import worst_quadratic
 from ownstep.pep.solve.sdp import LARGE, Solution, blocks, limits, objective, solve
 from ownstep.pep.trace import symmetry as alike
 from ownstep.pep.trace.scales import tilt_moves
-from ownstep.pep.trace.symbolic import Trace, trace
+from ownstep.pep.trace.symbolic import Trace, trace, works_locally
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError
+
+if TYPE_CHECKING:
+    from ownstep.pep.networks.enclose import Start
+    from ownstep.pep.networks.spectral import Spectral
 
 MARGINS = (1e-9, 2e-9, 6e-9, 2e-8, 1e-7)
 """How far inside their sets solutions are asked to be; the next one is tried where a proof came out short."""
@@ -130,6 +134,10 @@ def worst_case(
     tolerance: float = 1e-5,
     symmetry: bool = True,
     patience: float = 15.0,
+    network: Spectral | None = None,
+    start: Start | None = None,
+    schedule: Any = None,
+    missing: str = "rescale",
 ) -> Bound:
     """The largest error ``method`` can make in ``rounds`` rounds, over all functions of the devices' classes.
 
@@ -148,12 +156,23 @@ def worst_case(
     tolerance : relative width of the enclosure to stop at.
     symmetry : False keeps every device apart, for checking.
     patience : seconds after which no further solve is begun to narrow the enclosure.
+    network : a class of networks, :class:`ownstep.pep.Spectral`, for methods without a server: the worst case is taken
+        over all of them, and more metrics are there, :data:`ownstep.pep.NETWORK_METRICS`. One given matrix is the
+        method's own ``graph=Mixing(...)``.
+    start : what else is known of the start, :class:`ownstep.pep.Start`.
+    schedule : who takes part, one row of booleans per round, one column per device; ``missing`` says what is done about
+        the others, ``"rescale"`` or ``"drop"``.
 
     Raises
     ------
     InvalidInput : for arguments out of range, or a method that is not linear; before anything is solved.
     OwnstepError : when the solver fails.
     """
+    if network is not None or start is not None or schedule is not None or works_locally(method, devices):
+        from ownstep.pep.networks.network_bound import enclose, question
+
+        asked = question(method, devices, rounds, r0, rstar, metric, network, start, schedule, missing)
+        return enclose(asked, tolerance)
     check(rounds, r0, rstar, metric)
     path = trace(method, devices, int(rounds))
     return _Search(method, devices, path, float(r0), float(rstar), metric, symmetry).run(tolerance, patience)

@@ -104,7 +104,8 @@ class Shared:
 
     def _pooled(self) -> float:
         """lambda_max of kappa sum_i w_i A_i^T A_i / n_i + diag(penalty), each rank adding its own devices' part."""
-        from ownstep.smoothness.spectrum import DENSE_LIMIT, lanczos
+        from ownstep.smoothness.many import DENSE_LIMIT
+        from ownstep.smoothness.spectrum import lanczos
 
         model: Any = self.problem
         scales = model.curvature * self.weights[self.mine] / model.counts

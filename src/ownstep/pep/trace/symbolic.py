@@ -285,6 +285,14 @@ def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
     return Trace(tuple(_padded(a, atoms) for a in asks), tuple(mixes), tuple(_padded(p, atoms) for p in points))
 
 
+def works_locally(method: Method, devices: Devices) -> bool:
+    """Does the method ask its devices for local steps? They keep vectors of their own then: see ``pep/networks``."""
+    try:
+        return method.ask(method.start(Vector([1.0]), devices)).local is not None
+    except (NotLinear, TypeError):
+        return False
+
+
 def _rows(x: Any) -> Array:
     if isinstance(x, Vector | Stack):
         return np.atleast_2d(x.coefficients)

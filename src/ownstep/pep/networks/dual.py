@@ -1,0 +1,319 @@
+r"""The dual semidefinite program of a worst case over kinds of devices, its solver, and the check of its answer.
+
+Minimise sum_j tau_j over tau, lambda >= 0, one symmetric Z >= 0 for each mixing matrix and free numbers a such that the
+values cancel, sum_r lambda_r a_r = a_metric, and for every block of the Gram matrices
+
+    S = sum_j tau_j H_j + sum_r lambda_r M_r + sum_kl Z_kl F_kl + sum_kl a_kl E_kl - M_metric >= 0,
+
+with H_j the bounds on the start (divided by their right sides), M_r the interpolation conditions, F and E the
+spectral conditions. Then metric <= sum_j tau_j for every instance. The solver's answer is repaired and S computed
+afresh; only if every S and every Z is positive definite is there a bound.
+
+The program is solved twice. The first answer tells how large every vector gets in the worst case; the second solve
+measures each in that unit, so that small ones keep their digits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import clarabel
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ownstep.pep.conditions.assemble import pack, triangle, unpack
+from ownstep.pep.networks.program import Blocks, Interpolation, Mixings
+from ownstep.pep.solve.sdp import USABLE, quiet
+from ownstep.support.errors import OwnstepError
+
+Array = NDArray[np.float64]
+
+ATTEMPTS = ((1e-4, 1e-9), (1e-2, 1e-9), (1e-3, 1e-8), (1e-2, 1e-8), (1e-1, 1e-7), (1.0, 1e-6))
+"""(Smallest change of a column's unit over the largest, how far inside their cones multipliers are asked to be); the
+next one is tried where a proof came out short."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A worst case: blocks, conditions, bounds on the start, and the metric.
+
+    Parameters
+    ----------
+    heads : packed rows of the bounded squares, each divided by its bound.
+    head_names : what they bound.
+    target, target_values : the metric over the packed blocks and the values.
+    value_unit : unit of the values.
+    """
+
+    blocks: Blocks
+    interpolation: Interpolation
+    mixings: tuple[Mixings, ...]
+    heads: Array
+    head_names: tuple[str, ...]
+    target: Array
+    target_values: Array
+    value_unit: float
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """tau, lambda, Z and a in the program's own units."""
+
+    heads: Array
+    conditions: Array
+    matrices: tuple[Array, ...]
+    free: tuple[Array, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """Checked multipliers, and what they prove: the metric is at most ``bound``.
+
+    Parameters
+    ----------
+    slack : smallest eigenvalue of the slacks and of the Z, in the solver's units; positive.
+    grams, values : the solver's worst case.
+    """
+
+    bound: float
+    multipliers: Multipliers
+    slack: float
+    grams: tuple[Array, ...]
+    values: Array
+    status: str
+    solves: int
+
+
+class _Scaled:
+    """The program in units of its columns, with columns left out that nothing touches."""
+
+    def __init__(self, program: Program, units: list[Array], value_units: Array) -> None:
+        self.program, self.value_units = program, value_units
+        inter = program.interpolation
+        touched = np.abs(inter.rows.blocks).sum(axis=0) + np.abs(program.heads).sum(axis=0) + np.abs(program.target)
+        for mix in program.mixings:
+            touched = touched + np.abs(mix.bounded).sum(axis=0)
+        self.kept, self.units = [], []
+        packed_units, chosen, at = [], [], 0
+        for n, unit in zip(program.blocks.sizes, units, strict=True):
+            diagonal = unpack(np.asarray(touched)[at : at + triangle(n)], n)
+            keep = np.flatnonzero(diagonal.any(axis=1))
+            columns, rows = np.tril_indices(n)
+            inside = np.isin(columns, keep) & np.isin(rows, keep)
+            packed_units.append((unit[columns] * unit[rows])[inside])
+            chosen.append(at + np.flatnonzero(inside))
+            self.kept.append(keep)
+            self.units.append(unit[keep])
+            at += triangle(n)
+        self.scale, self.chosen = np.concatenate(packed_units), np.concatenate(chosen)
+        self.sizes = [len(keep) for keep in self.kept]
+        goal = program.target[self.chosen] * self.scale
+        goal_values = program.target_values * value_units
+        self.size = max(np.abs(goal).max(initial=0), np.abs(goal_values).max(initial=0)) or 1.0
+        self.target, self.target_values = goal / self.size, goal_values / self.size
+        self.heads = self._dense(program.heads)
+        rows_blocks = sp.csr_array(inter.rows.blocks[:, self.chosen] @ sp.diags_array(self.scale))
+        rows_values = sp.csr_array(inter.rows.values @ sp.diags_array(value_units))
+        largest = np.maximum(_largest(rows_blocks), _largest(rows_values))
+        self.row_size = np.where(largest > 0, largest, 1.0)
+        shrink = sp.diags_array(1 / self.row_size)
+        self.conditions, self.values = sp.csr_array(shrink @ rows_blocks), sp.csr_array(shrink @ rows_values)
+        self.bounded, self.symmetric, self.step_sizes = [], [], []
+        for mix in program.mixings:
+            bounded, equal = self._dense(mix.bounded), self._dense(mix.symmetric)
+            t = mix.steps
+            ends = [triangle(j + 1) - 1 for j in range(t)]
+            sizes = np.sqrt(np.maximum(np.abs(bounded[ends]).max(axis=1), 1e-300))
+            columns, rows = np.tril_indices(t)
+            self.bounded.append(bounded / (sizes[columns] * sizes[rows])[:, None])
+            off = columns != rows
+            self.symmetric.append(equal / (sizes[columns] * sizes[rows])[off][:, None])
+            self.step_sizes.append(sizes)
+
+    def _dense(self, rows: Array) -> Array:
+        return np.asarray(rows[:, self.chosen] * self.scale)
+
+    def multipliers(self, heads: Array, conditions: Array, matrices: list[Array], free: list[Array]) -> Multipliers:
+        """From the solver's units to the program's."""
+        out, loose = [], []
+        for Z, a, sizes in zip(matrices, free, self.step_sizes, strict=True):
+            out.append(self.size * Z / np.outer(sizes, sizes))
+            columns, rows = np.tril_indices(len(sizes))
+            off = columns != rows
+            loose.append(self.size * a / (sizes[columns] * sizes[rows])[off])
+        return Multipliers(self.size * heads, self.size * conditions / self.row_size, tuple(out), tuple(loose))
+
+
+def prove(program: Program, tolerance: float = 1e-9, *, attempts: int = len(ATTEMPTS)) -> Proof:
+    """Solve the program and check the answer.
+
+    Parameters
+    ----------
+    attempts : how often to try; the last answer is handed back, unproved, where fewer than all are allowed.
+
+    Raises
+    ------
+    OwnstepError : when the solver fails, or proves nothing.
+    """
+    count = program.interpolation.count
+    scaled = _Scaled(program, program.blocks.units, np.full(count, program.value_unit))
+    rough = _solve(scaled, 1e-8, 1e-6)
+    failure = ""
+    for attempt, (smallest, margin) in enumerate(ATTEMPTS[:attempts]):
+        finer = _Scaled(program, *_sizes(program, scaled, rough, smallest))
+        try:
+            found = _solve(finer, margin, max(tolerance, margin / 10))
+        except OwnstepError as error:
+            failure = str(error)
+            continue
+        heads, conditions, matrices, free = found.dual
+        heads, conditions = np.maximum(heads, 0.0), np.maximum(conditions, 0.0)
+        conditions = _cancel(finer, conditions)
+        slack = min(_slacks(finer, heads, conditions, matrices, free))
+        if slack > 0 or attempt + 1 == attempts < len(ATTEMPTS):
+            multipliers = finer.multipliers(heads, conditions, matrices, free)
+            return Proof(
+                float(multipliers.heads.sum()),
+                multipliers,
+                slack,
+                tuple(_full(program, finer, found.grams)),
+                found.values * finer.value_units,
+                found.status,
+                attempt + 2,
+            )
+        failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {slack:.2g}"
+    raise OwnstepError(f"the semidefinite solver failed: {failure}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    dual: tuple[Array, Array, list[Array], list[Array]]
+    grams: list[Array]
+    values: Array
+    status: str
+
+
+def _solve(scaled: _Scaled, margin: float, tolerance: float) -> _Found:
+    heads, count = len(scaled.heads), scaled.conditions.shape[0]
+    steps = [mix.steps for mix in scaled.program.mixings]
+    variables = heads + count + sum(triangle(t) for t in steps) + sum(triangle(t - 1) for t in steps)
+    cost = np.zeros(variables)
+    cost[:heads] = 1.0
+    cost[heads : heads + count] = -margin
+    columns = [sp.csr_array(scaled.heads.T), sp.csr_array(scaled.conditions.T)]
+    loose = []
+    for t, bounded, equal in zip(steps, scaled.bounded, scaled.symmetric, strict=True):
+        c, r = np.tril_indices(t)
+        columns.append(sp.csr_array((np.where(c == r, 1.0, math.sqrt(2))[:, None] * bounded).T))
+        loose.append(sp.csr_array(equal.T))
+    everything = sp.csr_array(sp.hstack(columns + loose))
+    zero = sp.csr_array((len(scaled.target_values), heads))
+    rest = sp.csr_array((len(scaled.target_values), variables - heads - count))
+    parts = [sp.hstack([zero, scaled.values.T, rest])]
+    parts.append(sp.hstack([-sp.eye_array(heads + count), sp.csr_array((heads + count, variables - heads - count))]))
+    right = [scaled.target_values, np.zeros(heads + count)]
+    cones = [clarabel.ZeroConeT(len(scaled.target_values)), clarabel.NonnegativeConeT(heads + count)]
+    at = heads + count
+    for t in steps:
+        size = triangle(t)
+        parts.append(-sp.eye_array(size, variables, k=at))
+        right.append(-margin * pack(np.eye(t)))
+        cones.append(clarabel.PSDTriangleConeT(t))
+        at += size
+    start = 0
+    for n in scaled.sizes:
+        size = triangle(n)
+        parts.append(-everything[start : start + size])
+        right.append(-scaled.target[start : start + size] - margin * pack(np.eye(n)))
+        cones.append(clarabel.PSDTriangleConeT(n))
+        start += size
+    matrix = sp.csc_matrix(sp.vstack(parts))
+    matrix.sort_indices()
+    settings = quiet(tolerance)
+    settings.direct_solve_method = "faer"  # these systems are dense: it is several times faster than the default
+    empty = sp.csc_matrix((variables, variables))
+    answer = clarabel.DefaultSolver(empty, cost, matrix, np.concatenate(right), cones, settings).solve()
+    return _read(scaled, answer, steps)
+
+
+def _read(scaled: _Scaled, answer: Any, steps: list[int]) -> _Found:
+    """The solver's answer, taken apart."""
+    heads, count = len(scaled.heads), scaled.conditions.shape[0]
+    status = str(answer.status)
+    if status not in USABLE:
+        raise OwnstepError(f"it stopped without an answer ({status})")
+    x, z = np.asarray(answer.x), np.asarray(answer.z)
+    if not (np.isfinite(x).all() and np.isfinite(z).all()):
+        raise OwnstepError(f"it returned no finite numbers ({status})")
+    matrices, free, at = [], [], heads + count
+    for t in steps:
+        matrices.append(unpack(x[at : at + triangle(t)], t))
+        at += triangle(t)
+    for t in steps:
+        free.append(x[at : at + triangle(t - 1)])
+        at += triangle(t - 1)
+    grams, at = [], len(scaled.target_values) + heads + count + sum(triangle(t) for t in steps)
+    for n in scaled.sizes:
+        grams.append(unpack(z[at : at + triangle(n)], n))
+        at += triangle(n)
+    values = -z[: len(scaled.target_values)]
+    dual = (x[:heads], x[heads : heads + count], matrices, free)
+    return _Found(dual, grams, values, status)
+
+
+def _sizes(program: Program, scaled: _Scaled, found: _Found, smallest: float) -> tuple[list[Array], Array]:
+    """Units for the second solve: how large the first one found every vector and value."""
+    units, reached = [], [np.sqrt(np.maximum(np.diag(gram), 0.0)) for gram in found.grams]
+    least = smallest * max((size.max(initial=0) for size in reached), default=0.0)
+    for unit, keep, size in zip(program.blocks.units, scaled.kept, reached, strict=True):
+        fresh = unit.copy()
+        fresh[keep] *= np.maximum(size, least or 1.0)
+        units.append(fresh)
+    values = np.abs(found.values)
+    return units, scaled.value_units * np.maximum(values, smallest**2 * max(values.max(initial=0), 1e-12))
+
+
+def _cancel(scaled: _Scaled, multipliers: Array) -> Array:
+    """Put what is left of each value onto its condition with x*, which is triple 0."""
+    inter, out = scaled.program.interpolation, multipliers.copy()
+    left = scaled.target_values - scaled.values.T @ multipliers
+    kind, p, q = inter.pairs.T
+    adds, takes = np.flatnonzero(p == 0), np.flatnonzero(q == 0)
+    for chosen, point, sign in ((adds, q, 1.0), (takes, p, -1.0)):
+        index = inter.value[kind[chosen], point[chosen]]
+        unit = scaled.value_units[index] / scaled.row_size[chosen]
+        out[chosen] += np.maximum(sign * left[index], 0.0) / unit
+    return out
+
+
+def _slacks(scaled: _Scaled, heads: Array, conditions: Array, matrices: list[Array], free: list[Array]) -> list[float]:
+    """Smallest eigenvalues of every S and every Z."""
+    total = heads @ scaled.heads + scaled.conditions.T @ conditions - scaled.target
+    for Z, a, bounded, equal in zip(matrices, free, scaled.bounded, scaled.symmetric, strict=True):
+        columns, rows = np.tril_indices(len(Z))
+        total = total + (Z[rows, columns] * np.where(rows == columns, 1.0, 2.0)) @ bounded + a @ equal
+    found, at = [float(np.linalg.eigvalsh(Z)[0]) for Z in matrices], 0
+    for n in scaled.sizes:
+        if n:
+            found.append(float(np.linalg.eigvalsh(unpack(total[at : at + triangle(n)], n))[0]))
+        at += triangle(n)
+    return found
+
+
+def _full(program: Program, scaled: _Scaled, grams: list[Array]) -> list[Array]:
+    """The solver's Gram blocks in the program's units, with the columns that were left out."""
+    out = []
+    for n, keep, unit, gram in zip(program.blocks.sizes, scaled.kept, scaled.units, grams, strict=True):
+        full = np.zeros((n, n))
+        full[np.ix_(keep, keep)] = gram * np.outer(unit, unit)
+        out.append(full)
+    return out
+
+
+def _largest(rows: sp.csr_array) -> Array:
+    if not rows.shape[1] or not rows.shape[0]:
+        return np.zeros(rows.shape[0])
+    return np.asarray(abs(rows).max(axis=1).toarray()).ravel()

@@ -1,0 +1,266 @@
+"""The worst case over a class of networks, with local steps or absent devices, enclosed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.methods.base import Method
+from ownstep.pep.networks.dual import Program, Proof, prove
+from ownstep.pep.networks.follow import Evaluation, Path, by_kind, follow
+from ownstep.pep.networks.program import Blocks, Form, combine, interpolate, mixings, triples
+from ownstep.pep.networks.spectral import Spectral
+from ownstep.pep.networks.symbols import Kinds, Shared
+from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput, unknown_name
+
+Array = NDArray[np.float64]
+
+NETWORK_METRICS = {
+    "value": "f(x) - f(x*) at the mean of the devices' points x_i^K, with f = sum_i w_i f_i",
+    "distance": "||x - x*||^2 at the mean of the devices' points",
+    "gradient": "||grad f(x)||^2 at the mean of the devices' points",
+    "value_average": "f(x) - f(x*) at the mean over the devices and the iterates 0, ..., K",
+    "distance_average": "||x - x*||^2 at the mean over the devices and the iterates 0, ..., K",
+    "value_worst": "f(x_i^K) - f(x*) of the worst device i",
+    "distance_worst": "||x_i^K - x*||^2 of the worst device i",
+    "distance_devices": "1/N sum_i ||x_i^K - x*||^2",
+    "consensus": "1/N sum_i ||x_i^K - mean||^2",
+}
+
+STARTS = {
+    "same": "all devices start at one x^0, ||x^0 - x*|| <= r0",
+    "ball": "device i starts at a point of its own, ||x_i^0 - x*|| <= r0",
+    "mean": "device i starts at a point of its own, 1/N sum_i ||x_i^0 - x*||^2 <= r0^2",
+}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is known of the devices before the first round, beside r0 and rstar.
+
+    Parameters
+    ----------
+    points : a name of :data:`STARTS`.
+    gradients : a bound G on the gradients at x*, 1/N sum_i ||N w_i grad f_i(x*)||^2 <= G^2.
+    trackers : a bound T on how the first gradients differ, 1/N sum_i ||N w_i grad f_i(x_i^0) - their mean||^2 <= T^2.
+        Gradient tracking starts with these as its trackers.
+    """
+
+    points: str = "same"
+    gradients: float | None = None
+    trackers: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.points not in STARTS:
+            raise unknown_name("start", self.points, STARTS)
+        for name in ("gradients", "trackers"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InvalidInput(f"the bound on the {name} must be positive and finite, got {value!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Everything a worst case depends on."""
+
+    method: Method
+    devices: Devices
+    rounds: int
+    r0: float
+    rstar: float
+    metric: str
+    network: Spectral | None = None
+    start: Start = Start()
+    schedule: NDArray[np.bool_] | None = None
+    missing: str | None = None
+
+    @property
+    def tilted(self) -> bool:
+        """May the devices' gradients at x* differ?"""
+        return len(self.devices) > 1 or (self.network is not None and self.network.any_number)
+
+    @property
+    def own(self) -> bool:
+        """Do the devices' own minimisers matter?"""
+        return 0 < self.rstar < math.inf
+
+
+def check_question(asked: Question) -> None:
+    """Refuse what cannot be meant, before anything is solved."""
+    if asked.metric not in NETWORK_METRICS:
+        raise unknown_name("metric", asked.metric, NETWORK_METRICS)
+    n, network = len(asked.devices), asked.network
+    if network is not None and n < 2 and not network.any_number:
+        raise InvalidInput(
+            "a network needs two devices or more; Spectral(..., any_number=True) leaves their number open"
+        )
+    if asked.metric.endswith("_worst") and network is not None and network.any_number:
+        raise InvalidInput("the worst device depends on how many there are: leave out any_number and give all devices")
+    if math.isinf(asked.rstar) and asked.start.gradients is None and asked.start.trackers is None:
+        raise InvalidInput(
+            "rstar=inf bounds nothing that keeps the devices' losses together: give a finite rstar, or "
+            "start=Start(gradients=...) or Start(trackers=...)"
+        )
+    if asked.schedule is not None and network is not None:
+        raise InvalidInput("absent devices change the mixing matrix: a schedule is for methods with a server")
+
+
+def pose(asked: Question, factor: float | None = None, marked: int | None = None) -> tuple[Program, Path]:
+    """The program of a question.
+
+    Parameters
+    ----------
+    factor : lambda of the one matrix lambda I + (1 - lambda) 11'/N in place of the class.
+    marked : the device judged, for the worst-device metrics.
+    """
+    marks = None if asked.schedule is None else asked.schedule.T.astype(float)
+    if marked is not None:
+        mine = (np.arange(len(asked.devices)) == marked).astype(float)[:, None]
+        marks = mine if marks is None else np.column_stack([marks, mine])
+    network = asked.network
+    if network is not None and network.lo == network.hi:
+        factor = network.hi  # one eigenvalue, one matrix
+    kinds = Kinds.of(asked.devices, marks, any_number=network is not None and network.any_number)
+    tilted = asked.rstar > 0 and asked.tilted
+    path = follow(
+        asked.method,
+        asked.devices,
+        kinds,
+        asked.rounds,
+        network=network,
+        factor=factor,
+        apart=asked.start.points != "same",
+        tilted=tilted,
+        own=tilted and asked.own,
+        length=asked.r0,
+        schedule=asked.schedule,
+        missing=asked.missing,
+    )
+    final, judged = _judged(asked, path, marked)
+    if asked.start.trackers is not None and not any(e.name == "0" for e in path.evaluations):
+        raise InvalidInput("a bound on the first gradients needs a first round")
+    blocks = Blocks(path.frame)
+    names, found = triples(blocks, path.follower.evaluations, path.own, path.tilt)
+    inter = interpolate(blocks, names, found)
+    heads, head_names = _heads(asked, path, blocks)
+    target, target_values = _target(asked, path, blocks, inter.value, final, judged)
+    lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
+    program = Program(
+        blocks,
+        inter,
+        tuple(mixings(blocks, path.steps, lo, hi)),
+        blocks.packed(heads),
+        head_names,
+        blocks.packed([target])[0],
+        target_values,
+        path.follower.slope * asked.r0,
+    )
+    return program, path
+
+
+def _judged(asked: Question, path: Path, marked: int | None) -> tuple[Evaluation | None, Shared]:
+    """The point the metric looks at, and its evaluation where values or gradients are wanted."""
+    kind, _, where = asked.metric.partition("_")
+    point = path.points[-1]
+    if where == "average":
+        point = (1 / len(path.points)) * sum(path.points[1:], path.points[0])
+    elif where == "worst":
+        stack = path.stacks[-1]
+        assert marked is not None
+        if stack is not None:
+            point = stack.member(int(path.frame.kinds.index[marked]))
+    if kind not in ("value", "gradient"):
+        return None, point
+    path.follower.gradient(point, "K")
+    return path.follower.evaluations[-1], point
+
+
+def _heads(asked: Question, path: Path, blocks: Blocks) -> tuple[list[Form], tuple[str, ...]]:
+    """The bounds on the start, each divided by its right side."""
+    kinds, heads, names = blocks.kinds, [], []
+
+    def add(name: str, form: Form, bound: float) -> None:
+        heads.append([block / bound**2 for block in form])
+        names.append(name)
+
+    if asked.start.points == "same":
+        add("||x^0 - x*||^2 <= r0^2", blocks.product(path.start, path.start, 0), asked.r0)
+    elif asked.start.points == "mean":
+        add("1/N sum_i ||x_i^0 - x*||^2 <= r0^2", blocks.average(path.start, path.start, kinds.shares), asked.r0)
+    else:
+        for c in range(len(kinds)):
+            add(f"kind {c}: ||x_i^0 - x*||^2 <= r0^2", blocks.product(path.start, path.start, c), asked.r0)
+    if path.own is not None:
+        for c in range(len(kinds)):
+            add(f"kind {c}: ||x_i* - x*||^2 <= rstar^2", blocks.product(path.own, path.own, c), asked.rstar)
+    scale = len(asked.devices) * kinds.weight
+    if asked.start.gradients is not None and path.tilt is not None:
+        form = blocks.average(path.tilt, path.tilt, kinds.shares * scale**2)
+        add("1/N sum_i ||N w_i grad f_i(x*)||^2 <= G^2", form, asked.start.gradients)
+    if asked.start.trackers is not None:
+        first = next(e for e in path.evaluations if e.name == "0")
+        slope: Any = first.v + by_kind(kinds.mu, first.x)
+        slope = slope if path.tilt is None else slope + path.tilt
+        slope = by_kind(scale, slope)
+        add("1/N sum_i ||N w_i grad f_i(x_i^0) - mean||^2 <= T^2", blocks.deviation(slope, slope), asked.start.trackers)
+    return heads, tuple(names)
+
+
+def _target(
+    asked: Question, path: Path, blocks: Blocks, value: NDArray[np.int64], final: Evaluation | None, point: Shared
+) -> tuple[Form, Array]:
+    """The metric as a form over the blocks, and over the values."""
+    kinds = blocks.kinds
+    values = np.zeros(int(value.max(initial=-1)) + 1)
+    name = asked.metric.partition("_")[0]
+    if asked.metric in ("distance_devices", "consensus"):
+        stack = path.stacks[-1]
+        if stack is None:
+            stack = path.points[-1].spread()
+        if name == "consensus":
+            return blocks.deviation(stack, stack), values
+        return blocks.average(stack, stack, kinds.shares), values
+    if name == "distance":
+        return blocks.square(point), values
+    assert final is not None
+    if name == "gradient":
+        slope = final.v.combined(kinds.weights) + float(kinds.weights @ kinds.mu) * point
+        return blocks.square(slope), values
+    at = path.follower.evaluations.index(final) + 1
+    for c in range(len(kinds)):
+        if value[c, at] >= 0:
+            values[value[c, at]] = kinds.weights[c]
+    return combine([blocks.square(point)], [float(kinds.weights @ kinds.mu) / 2]), values
+
+
+@dataclass(frozen=True, eq=False)
+class Upper:
+    """A proved upper end, with what it was proved from."""
+
+    proof: Proof
+    program: Program
+    path: Path
+    marked: int | None
+
+
+def upper(asked: Question, factor: float | None = None, *, attempts: int | None = None) -> Upper:
+    """The proved worst case; for the worst device, the largest over the devices that differ.
+
+    With ``factor``, that of one matrix; with ``attempts`` an answer that is good enough to look for an instance.
+    """
+    options = {} if attempts is None else {"attempts": attempts}
+    if not asked.metric.endswith("_worst"):
+        program, path = pose(asked, factor)
+        return Upper(prove(program, **options), program, path, None)
+    kinds = Kinds.of(asked.devices, None if asked.schedule is None else asked.schedule.T.astype(float))
+    found = []
+    for c in range(len(kinds)):
+        marked = int(np.argmax(kinds.index == c))
+        program, path = pose(asked, factor, marked)
+        found.append(Upper(prove(program, **options), program, path, marked))
+    return max(found, key=lambda one: one.proof.bound)

@@ -1,0 +1,152 @@
+"""The enclosure of a worst case over networks: a proof above, a run of the real method below."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ownstep.methods.base import Method
+from ownstep.pep.bound import Bound
+from ownstep.pep.conditions.classes import check
+from ownstep.pep.networks.enclose import NETWORK_METRICS, Question, Start, Upper, check_question, upper
+from ownstep.pep.networks.follow import check_schedule
+from ownstep.pep.networks.replay import NetworkInstance, replay
+from ownstep.pep.networks.spectral import Spectral
+from ownstep.pep.proof.certificate import Certificate
+from ownstep.pep.proof.certify import Certified
+from ownstep.plan import Devices
+from ownstep.support.errors import OwnstepError, unknown_name
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkBound(Bound):
+    """A worst case over a class of networks: no W of the class and no functions do worse than ``upper``.
+
+    Parameters
+    ----------
+    factor : lambda of the matrix W = lambda I + (1 - lambda) 11'/N on which ``lower`` was reached; None without one.
+    """
+
+    factor: float | None = None
+    _found: Upper | None = field(default=None, repr=False)
+    _example: NetworkInstance | None = field(default=None, repr=False)
+
+    def example(self) -> NetworkInstance:
+        """The functions, starts and mixing matrix on which the method's error is ``lower``."""
+        if self._example is None:
+            raise OwnstepError(f"there is no single worst instance: {self.status}")
+        return self._example
+
+    def certificate(self) -> Certificate:
+        """The proof of ``upper``: multipliers by name."""
+        assert self._found is not None
+        return _certificate(self._found, self.metric)
+
+    def certify(self, path: str | Path | None = None) -> Certified:
+        """Not available yet for this kind of worst case."""
+        raise OwnstepError("worst cases over networks and with local steps have no rational certificate yet")
+
+
+def question(
+    method: Method,
+    devices: Devices,
+    rounds: int,
+    r0: float,
+    rstar: float,
+    metric: str,
+    network: Spectral | None,
+    start: Start | None,
+    schedule: Any,
+    missing: str,
+) -> Question:
+    """A checked question."""
+    if metric not in NETWORK_METRICS:
+        raise unknown_name("metric", metric, NETWORK_METRICS)
+    check(rounds, r0, rstar, "value")
+    table = None if schedule is None else check_schedule(schedule, int(rounds), len(devices), missing)
+    asked = Question(
+        method,
+        devices,
+        int(rounds),
+        float(r0),
+        float(rstar),
+        metric,
+        network,
+        start or Start(),
+        table,
+        None if table is None else missing,
+    )
+    check_question(asked)
+    return asked
+
+
+def enclose(asked: Question, tolerance: float = 1e-5) -> NetworkBound:
+    """The worst case of a question, enclosed."""
+    began = time.perf_counter()
+    found = upper(asked)
+    best: NetworkInstance | None = None
+    where: float | None = None
+    solves = found.proof.solves
+    for factor in factors(asked):
+        tried = found if factor is None else upper(asked, factor, attempts=2)
+        solves += 0 if factor is None else tried.proof.solves
+        instance = replay(asked, tried, factor)
+        if best is None or instance.error > best.error:
+            best, where = instance, factor
+        if best.error >= (1 - tolerance) * found.proof.bound:
+            break
+    assert best is not None
+    bound = found.proof.bound
+    gap = (bound - best.error) / bound if bound > 0 else 0.0
+    words = f"enclosed to a relative {gap:.1e}"
+    if asked.network is not None:
+        words += f"; the lower end is reached with W = a I + (1 - a) 11'/N, a = {where:g}"
+        if gap > tolerance:
+            words += "; the conditions on W are necessary ones, so the upper end may be above the true worst case"
+        if asked.network.any_number:
+            words += "; the same for every number of devices of which each kind has two or more"
+    words += f"; solver: {found.proof.status}; the proof's slack is positive ({found.proof.slack:.1e} at least)"
+    return NetworkBound(
+        lower=best.error,
+        upper=bound,
+        metric=asked.metric,
+        rounds=asked.rounds,
+        r0=asked.r0,
+        rstar=asked.rstar,
+        status=words,
+        solves=solves,
+        conditions=len(found.program.interpolation.pairs),
+        size=max(found.program.blocks.sizes),
+        seconds=time.perf_counter() - began,
+        factor=where,
+        _found=found,
+        _example=best,
+    )
+
+
+def factors(asked: Question) -> list[float | None]:
+    """Matrices to look for a worst instance with: the ends of the spectrum first, then between."""
+    network = asked.network
+    if network is None:
+        return [None]
+    if network.lo == network.hi:
+        return [network.hi]
+    return [network.hi, network.lo, *np.linspace(network.lo, network.hi, 5)[1:-1].tolist()]
+
+
+def _certificate(found: Upper, metric: str) -> Certificate:
+    program, proof = found.program, found.proof
+    inter, m = program.interpolation, proof.multipliers
+    named: dict[str, float] = {}
+    for (c, p, q), factor in zip(inter.pairs, m.conditions, strict=True):
+        if factor > 0:
+            named[f"kind {c}: f({inter.names[p]}) >= f({inter.names[q]}) + ..."] = float(factor)
+    for g, Z in enumerate(m.matrices):
+        named |= {f"W {g}: spectral condition {k}, {k}": float(Z[k, k]) for k in range(len(Z))}
+    radii: dict[str, Any] = dict(zip(program.head_names, map(float, m.heads), strict=True))
+    statement = f"{NETWORK_METRICS[metric].split(',')[0]} <= {proof.bound:.9g}"
+    return Certificate(proof.bound, radii, named, proof.slack, 0.0, statement)

@@ -1,0 +1,220 @@
+"""Real functions and a real mixing matrix behind a worst case, and the real method's run on them.
+
+From the Gram blocks of the solver come vectors; each device's triples define a function of its class that one can
+evaluate (``solve/interpolant``); the method then runs on these functions with W = lambda I + (1 - lambda) 11'/N. Its
+error is a lower end of the worst case that owes nothing to the solver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.pep.networks.enclose import Question, Upper
+from ownstep.pep.networks.follow import answer, on_any_network
+from ownstep.pep.networks.symbols import Agents
+from ownstep.pep.solve.interpolant import Interpolant
+from ownstep.plan import Devices
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkInstance:
+    """Losses, a start and a mixing matrix on which the method's error is ``error``; x* is the origin.
+
+    Parameters
+    ----------
+    losses : the distinct losses; device i has ``losses[of[i]]``.
+    tilts : grad f_i(x*) of each distinct loss, added to it as a linear term.
+    x0 : the devices' starts, one row each.
+    W : the mixing matrix, or None.
+    scale : t; the instance proper is t^2 f_i(x / t) from t x^0, so that it meets every bound on the start.
+    """
+
+    error: float
+    losses: tuple[Interpolant, ...] = field(repr=False)
+    tilts: Array = field(repr=False)
+    of: NDArray[np.int64] = field(repr=False)
+    x0: Array = field(repr=False)
+    W: Array | None = field(repr=False)
+    devices: Devices = field(repr=False)
+    scale: float = 1.0
+
+    def gradients(self, x: Array) -> Array:
+        """Every device's gradient, at one point or at one row per device; devices that are alike are asked once."""
+        points = np.broadcast_to(x, (len(self.of), self.x0.shape[1]))
+        first = [int(np.argmax(self.of == j)) for j in range(len(self.losses))]
+        rows = np.stack([loss.gradient(points[i]) for loss, i in zip(self.losses, first, strict=True)])
+        return np.asarray((rows + self.tilts)[self.of])
+
+    def value(self, x: Array) -> float:
+        """f(x) - f(x*)."""
+        at = np.array([loss(x) - loss(0 * x) for loss in self.losses]) + self.tilts @ x
+        return float(self.devices.weights @ at[self.of])
+
+
+def replay(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
+    """Recover functions from the solver's Gram blocks, and run the method on them."""
+    instance = _recover(asked, found, factor)
+    error = _run(asked, instance, found.marked)
+    return NetworkInstance(
+        error * instance.scale**2,
+        instance.losses,
+        instance.tilts,
+        instance.of,
+        instance.x0,
+        instance.W,
+        instance.devices,
+        instance.scale,
+    )
+
+
+def _recover(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
+    kinds, devices = found.program.blocks.kinds, asked.devices
+    index, directions = kinds.index, _directions(kinds.counts, kinds.index)
+    if asked.network is not None and asked.network.any_number and (kinds.counts < 2).any():
+        index, directions = np.tile(index, 2), np.repeat([[1.0, 0.0], [-1.0, 0.0]], len(index), axis=0)
+        double = [np.tile(a, 2) for a in (devices.weights / 2, devices.L, devices.mu)]
+        devices = Devices(double[0], double[1], double[2])
+    frames = [_vectors(gram) for gram in found.proof.grams]
+    space = _Space(found, frames)
+    labels = np.column_stack([index, np.round(directions, 9)]) + 0.0
+    _, first, of = np.unique(labels, axis=0, return_index=True, return_inverse=True)
+    losses, tilts, own = [], [], []
+    for i in first:
+        c, u = int(index[i]), directions[i]
+        losses.append(space.loss(c, u))
+        tilts.append(np.zeros(space.dim) if found.path.tilt is None else space.vector(found.path.tilt, c, u))
+        own.append(None if found.path.own is None else space.vector(found.path.own, c, u))
+    of = of.reshape(-1)
+    share = np.bincount(of, weights=devices.weights)
+    origin = np.zeros(space.dim)
+    slopes = np.stack([loss.gradient(origin) for loss in losses]) + np.stack(tilts)
+    straight = np.stack(tilts) - share @ slopes  # the same for all: x* = 0 is the minimiser, not only nearly
+    x0 = np.stack([space.vector(found.path.start, int(index[i]), directions[i]) for i in range(len(of))])
+    W = None
+    if asked.network is not None and factor is not None:
+        W = factor * np.eye(len(of)) + (1 - factor) / len(of)
+    instance = NetworkInstance(0.0, tuple(losses), straight, of, x0, W, devices)
+    return NetworkInstance(0.0, tuple(losses), straight, of, x0, W, devices, _scale(asked, instance, own))
+
+
+def _scale(asked: Question, instance: NetworkInstance, own: list[Array | None]) -> float:
+    """The largest t <= 1 for which the scaled instance meets every bound on the start."""
+    limits = [1.0]
+    squares = np.sum(instance.x0**2, axis=1)
+    start = float(squares.mean() if asked.start.points == "mean" else squares.max())
+    limits.append(asked.r0 / max(np.sqrt(start), 1e-300))
+    for loss, tilt, z in zip(instance.losses, instance.tilts, own, strict=True):
+        if z is not None:
+            off = np.linalg.norm(loss.gradient(z) + tilt) / (loss.mu if loss.mu > 0 else np.inf)
+            limits.append(asked.rstar / max(float(np.linalg.norm(z) + off), 1e-300))
+    scale = (len(instance.of) * instance.devices.weights)[:, None]
+    if asked.start.gradients is not None:
+        slopes = scale * instance.gradients(np.zeros(instance.x0.shape[1]))
+        limits.append(asked.start.gradients / max(np.sqrt(np.sum(slopes**2, axis=1).mean()), 1e-300))
+    if asked.start.trackers is not None:
+        slopes = scale * instance.gradients(instance.x0)
+        limits.append(asked.start.trackers / max(np.sqrt(np.sum((slopes - slopes.mean(0)) ** 2, 1).mean()), 1e-300))
+    return float(min(limits))
+
+
+class _Space:
+    """Coordinates for the vectors behind the Gram blocks: the means, then two copies of each kind's differences."""
+
+    def __init__(self, found: Upper, frames: list[Array]) -> None:
+        self.found, self.frames = found, frames
+        self.twins = found.program.blocks.twins
+        ends = np.cumsum([frames[0].shape[0]] + [2 * f.shape[0] for f in frames[1:]])
+        self.starts, self.dim = ends[:-1], int(ends[-1])
+
+    def vector(self, x: Agents, c: int, u: Array) -> Array:
+        """The vector of the member of kind c whose differences point in direction u."""
+        mean, apart = self.found.program.blocks.rows(x)
+        out = np.zeros(self.dim)
+        out[: self.frames[0].shape[0]] = self.frames[0] @ mean[c]
+        if c in self.twins:
+            b = self.twins.index(c)
+            part = self.frames[1 + b] @ apart[c]
+            out[self.starts[b] : self.starts[b] + 2 * len(part)] = np.outer(u, part).ravel()
+        return out
+
+    def loss(self, c: int, u: Array) -> Interpolant:
+        """The tilted loss h of that member."""
+        kinds, program, path = self.found.program.blocks.kinds, self.found.program, self.found.path
+        mu, L = float(kinds.mu[c]), float(kinds.L[c])
+        found = [(e.x, e.v) for e in path.follower.evaluations]
+        points, slopes = [np.zeros(self.dim)], [np.zeros(self.dim)]
+        for x, slope in found:
+            points.append(self.vector(x, c, u))
+            slopes.append(self.vector(slope, c, u))
+        if path.own is not None:
+            points.append(self.vector(path.own, c, u))
+            slopes.append(
+                -mu * points[-1] - self.vector(path.tilt, c, u) if path.tilt is not None else -mu * points[-1]
+            )
+        at, v = np.stack(points), np.stack(slopes)
+        value = program.interpolation.value[c]
+        phi = np.where(value >= 0, self.found.proof.values[np.maximum(value, 0)] if mu < L else 0.0, 0.0)
+        return Interpolant(at, v + mu * at, phi + mu / 2 * np.sum(at**2, axis=1), mu, L)
+
+
+def _run(asked: Question, instance: NetworkInstance, marked: int | None) -> float:
+    """The metric after the real method's run."""
+    method: Any = asked.method
+    devices = instance.devices
+    if asked.network is not None:
+        assert instance.W is not None
+        method = on_any_network(method, asked.network, instance.W, len(devices))
+    same = asked.start.points == "same"
+    state = method.start(instance.x0[0] if same else instance.x0, devices)
+    points, stack = [np.asarray(method.point(state))], method.ask(state).x
+    for k in range(asked.rounds):
+        here = None if asked.schedule is None else asked.schedule[k]
+        told = answer(method.ask(state), lambda x, _: instance.gradients(x), devices.weights, here, asked.missing)
+        state = method.tell(state, told)
+        points.append(np.asarray(method.point(state)))
+        stack = method.ask(state).x
+    rows = np.broadcast_to(stack if np.ndim(stack) == 2 else points[-1], instance.x0.shape)
+    kind, _, where = asked.metric.partition("_")
+    point = points[-1]
+    if where == "average":
+        point = np.mean(points, axis=0)
+    elif where == "worst" and np.ndim(stack) == 2:
+        assert marked is not None
+        point = rows[marked]
+    if asked.metric == "distance_devices":
+        return float(np.sum(rows**2, axis=1).mean())
+    if kind == "consensus":
+        return float(np.sum((rows - rows.mean(axis=0)) ** 2, axis=1).mean())
+    if kind == "distance":
+        return float(point @ point)
+    if kind == "gradient":
+        slope = devices.weights @ instance.gradients(point)
+        return float(slope @ slope)
+    return instance.value(point)
+
+
+def _vectors(gram: Array) -> Array:
+    """Columns whose Gram matrix this is, as few rows as it takes."""
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-14 * max(values[-1] if len(values) else 0.0, 0.0)
+    return np.asarray(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
+
+
+def _directions(counts: NDArray[np.int64], index: NDArray[np.int64]) -> Array:
+    """A unit vector of the plane for each device, those of a kind of two or more adding up to zero."""
+    out = np.zeros((len(index), 2))
+    for c, count in enumerate(counts):
+        members = np.flatnonzero(index == c)
+        if count == 1:
+            continue
+        turns = [0.0, 1 / 3, 2 / 3] if count % 2 else []
+        turns += [0.0, 0.5] * ((count - len(turns)) // 2)
+        angle = 2 * np.pi * np.array(turns)
+        out[members] = np.column_stack([np.cos(angle), np.sin(angle)])
+    return out
