@@ -19,6 +19,46 @@ def lbfgs(method, world):
     yield from points[1:]
 
 
+def own_curvature(method, world):
+    """M from the devices' eigenpairs, written out; BFGS updates of the whole matrix; t = 1 is a Wolfe point throughout.
+
+    Hessians of least squares do not change, so that M is made once; the sum's is Nystrom's for the pooled Hessian.
+    """
+    d = len(world.x0)
+    data = [world.hessian(i) - world.ridge * np.eye(d) for i in range(world.n)]
+    if method.sketch == "sum":
+        H = sum(world.w[i] * data[i] for i in range(world.n))
+        Q = np.linalg.qr(np.random.default_rng([method.seed, d, method.rank]).standard_normal((d, method.rank)))[0]
+        low = H @ Q @ np.linalg.solve(Q.T @ H @ Q, Q.T @ H)
+        values, U = np.linalg.eigh(low)
+        data, weights, ranks = [H], [1.0], [method.rank]
+        pairs = [(values[-method.rank :], U[:, -method.rank :])]
+    else:
+        weights, ranks = world.w, [min(method.rank if method.rank is not None else 10, d, len(b) // 2) for b in world.b]
+        pairs = [
+            (np.linalg.eigh(H)[0][d - k :], np.linalg.eigh(H)[1][:, d - k :]) for H, k in zip(data, ranks, strict=True)
+        ]
+    M = world.ridge * np.eye(d)
+    for w, H, k, (values, U) in zip(weights, data, ranks, pairs, strict=True):
+        rho = (np.trace(H) - values.sum()) / (d - k) if k < d else 0.0
+        M = M + w * (U @ np.diag(values - rho) @ U.T + rho * np.eye(d))
+    x, kept = world.x0, []
+    while True:
+        g, H = world.g(x), np.linalg.inv(M)
+        if kept:
+            s, y = kept[-1]
+            H = H * min(max(s @ y / (y @ H @ y), 0.1), 10)
+        for s, y in kept:
+            V = np.eye(d) - np.outer(y, s) / (s @ y)
+            H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+        new = x - H @ g
+        assert world.f(new) <= world.f(x) * (1 + 2**-50) + 1e-3 * g @ (new - x)
+        assert abs(world.g(new) @ (new - x)) <= 0.9 * abs(g @ (new - x))
+        kept = [*kept, (new - x, world.g(new) - g)][-method.memory :]
+        x = new
+        yield x
+
+
 def newton(method, world):
     """x <- x - H^{-1} grad f(x)."""
     x = world.x0

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ownstep.engines.local.answering import triangle
 from ownstep.engines.local.sketching import Sketching
-from ownstep.methods import Ask, Sketch, SketchWork
+from ownstep.methods import Ask, SketchWork
 from ownstep.smoothness.sketch import checked as checked_sketch
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy
