@@ -31,11 +31,11 @@ from ownstep.engines.federation.wire import (
     pack_points,
     unpack_replies,
 )
+from ownstep.engines.local.answering import wants_more
 from ownstep.engines.local.engine import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
 from ownstep.history import History
-from ownstep.engines.local.answering import wants_more
 from ownstep.methods import Answer, Ask, Method, Sketch, norm
 from ownstep.methods.local_work import lengths
 from ownstep.support.checks import whole_number
@@ -355,9 +355,7 @@ class _Loop(Loop):
             # the absent count with what they sent last, there as at x
             base = second_order.split(ask, seen.extra, there).base + ask.mix[~present] @ rows[~present]
         sketches = seen.sketches if second_order.own_rank(ask) else () if found.shared is None else (found.shared,)
-        return replace(
-            self.answer, base=base, base_value=seen.value_base, hessian=found.hessian, sketches=sketches
-        )
+        return replace(self.answer, base=base, base_value=seen.value_base, hessian=found.hessian, sketches=sketches)
 
     def _rows(self, ask: Ask, seen: Gathered) -> Array:
         """One row a site, grad f_i(x) or its move: what came back divided by what it was multiplied with."""

@@ -5,9 +5,9 @@ aggregation too:
 
     extra = [ c_i grad f_i(base) | triangle of c_i H_i | c_i H_i Omega, row by row | c_i (trace, penalty, free) ]
 
-with only the parts that were asked for; a trace that is not known travels as -1. A site's own leading eigenpairs are no sum: they travel as (k, d + 1) numbers,
-every row an eigenvector and its eigenvalue, followed by one row that holds the trace, the penalty and how many
-coordinates it leaves free.
+with only the parts that were asked for; a trace that is not known travels as -1. A site's own leading eigenpairs are no
+sum: they travel as (k, d + 1) numbers, every row an eigenvector and its eigenvalue, followed by one row that holds the
+trace, the penalty and how many coordinates it leaves free.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ownstep.engines.local.answering import triangle
 from ownstep.engines.local.sketching import Sketching
 from ownstep.methods import Ask, SketchWork
+from ownstep.smoothness.sketch import Sketch
 from ownstep.smoothness.sketch import checked as checked_sketch
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy

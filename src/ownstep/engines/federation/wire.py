@@ -166,7 +166,11 @@ def unpack_replies(message: Message, asks: Sequence[Ask]) -> list[Reply]:
         raise Refused(f"its ClientApp failed: {message.error.reason}")
     answer = message.content.array_records.get("answer")
     numbers = message.content.metric_records.get("numbers")
-    if answer is None or numbers is None or set(answer) != {name for m, ask in enumerate(asks) for name in _named(m, ask)}:
+    if (
+        answer is None
+        or numbers is None
+        or set(answer) != {name for m, ask in enumerate(asks) for name in _named(m, ask)}
+    ):
         raise Refused(f"its reply has the records {sorted(message.content)}, not an answer to {len(asks)} questions")
     losses = {name: _losses(numbers, name, len(asks)) for name in NUMBERS}
     return [
