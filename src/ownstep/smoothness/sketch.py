@@ -116,11 +116,12 @@ def nystrom(K: Any, image: Any) -> tuple[Any, Array]:
     values, W = np.linalg.eigh((core + core.T) / 2)
     kept = values > np.finfo(to_numpy(image[:1]).dtype).eps * values[-1]
     half = moved @ like((W[:, kept] / np.sqrt(values[kept])).astype(to_numpy(image[:1]).dtype), image)
-    basis = qr(half)
-    small = to_numpy(basis.T @ half).astype(float)
-    left, singular, _ = np.linalg.svd(small)
-    vectors = basis @ like(left.astype(to_numpy(image[:1]).dtype), image)
-    return vectors.T, np.maximum(singular**2 - shift, 0.0)
+    gram = to_numpy(half.T @ half).astype(float)
+    squares, turn = np.linalg.eigh((gram + gram.T) / 2)
+    squares, turn = squares[::-1], turn[:, ::-1]
+    sound = squares > 1e-14 * squares[0]  # below that, vectors would not be orthonormal
+    vectors = half @ like((turn[:, sound] / np.sqrt(squares[sound])).astype(to_numpy(image[:1]).dtype), image)
+    return vectors.T, np.maximum(squares[sound] - shift, 0.0)
 
 
 def ritz(K: Any, image: Any) -> tuple[Any, Array]:
@@ -154,7 +155,13 @@ def checked(sketch: Sketch, dim: int, rank: int, name: str) -> Sketch:
 
 
 def qr(matrix: Any) -> Any:
-    """Orthonormal columns with the same span, NumPy's or torch's."""
+    """Orthonormal columns with the same span, NumPy's or torch's; by Cholesky twice where the columns are not close."""
+    gram = to_numpy(matrix.T @ matrix).astype(float)
+    values, W = np.linalg.eigh((gram + gram.T) / 2)
+    if values[0] > 1e-6 * values[-1] and matrix.dtype.itemsize > 4:
+        once = matrix @ like(W / np.sqrt(values), matrix)
+        again = np.linalg.cholesky(to_numpy(once.T @ once))
+        return once @ like(np.linalg.inv(again).T, matrix)
     if isinstance(matrix, np.ndarray):
         return np.linalg.qr(matrix)[0]
     import torch

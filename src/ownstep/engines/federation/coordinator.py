@@ -31,10 +31,12 @@ from ownstep.engines.federation.wire import (
     pack_points,
     unpack_replies,
 )
+from ownstep.engines.limits import Limits
 from ownstep.engines.local.answering import wants_more
-from ownstep.engines.local.engine import Loop
+from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
+from ownstep.engines.saving import go_on
 from ownstep.history import History
 from ownstep.methods import Answer, Ask, Method, Sketch, norm
 from ownstep.methods.local_work import lengths
@@ -143,13 +145,14 @@ def race(
     target: float | None = None,
     gradient_tolerance: float | None = None,
     progress: bool | None = None,
+    limits: Limits | None = None,
 ) -> dict[str, History]:
     """Run several methods side by side; their questions share each round's message, so a race takes no longer.
 
     Parameters
     ----------
     methods : by label; each needs a server, so those that keep a point per device are refused.
-    rounds, target, gradient_tolerance, x0, progress : as for :func:`ownstep.engines.run`; x0 is the origin by default.
+    rounds, target, gradient_tolerance, x0, progress, limits : as for :func:`ownstep.engines.run`; x0 is the origin.
     folder : where checkpoints and the list of sites are kept, written after every round. If they exist the run goes on
         from them, even if some of its sites are away.
     L_pooled : smoothness of f, for methods that step by 1/L; no coordinator can measure it.
@@ -172,10 +175,12 @@ def race(
     if start.shape != (roster.dim,):
         raise InvalidInput(f"x0 must have shape ({roster.dim},), got {start.shape}")
     loops = [_Loop(m, roster, start, terms, label, L_pooled) for label, m in methods.items()]
+    for loop in loops:
+        loop.limits = limits
     files = {loop: None if place is None else place / f"{slug(loop.name)}.ckpt.npz" for loop in loops}
     for loop, file in files.items():
-        if file is not None and file.exists():
-            loop.resume(file)
+        if file is not None:
+            go_on(file, loop.resume)
             if loop.k > rounds:
                 raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(file)!r} already has {loop.k}")
     asking = Asking(Nodes(grid, terms.deadline), roster, terms)
@@ -189,13 +194,14 @@ def race(
                     why = "; ".join(f"{roster.names[i]}: {w}" for i, w in gathered.why.items())
                     raise OwnstepError(f"no site answered in round {loop.k} within {terms.deadline:g} s ({why})")
                 loop.absorb(gathered, began)
-                if loop.verdict(rounds, target, gradient_tolerance):
+                done = loop.verdict(rounds, target, gradient_tolerance)
+                file = files[loop]
+                if file is not None:  # the point that was just evaluated, if it is sound: the next may not be
+                    loop.save(file)
+                if done:
                     active.remove(loop)
                 else:
                     loop.advance()
-                file = files[loop]
-                if file is not None:
-                    loop.save(file)
             bar.update(max(loop.k for loop in loops), f"f = {loops[0].columns['value'][-1]:.6g}")
     return {loop.name: loop.history() for loop in loops}
 
