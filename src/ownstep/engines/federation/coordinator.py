@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -337,7 +337,7 @@ class _Loop(Loop):
         squares = squares if _normed(ask) else np.nan
         self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)
         if wants_more(ask):
-            self.answer = self._more(ask, seen, share, rows)
+            self.answer = second_order.told(self.answer, ask, seen, self.rule, share, rows)
         ratio = ask.mix / weights
         alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
         row = {
@@ -347,21 +347,6 @@ class _Loop(Loop):
             "bytes_down": seen.down,
         }
         self.record(row, self.method.point(self.state), present, time.perf_counter() - began)
-
-    def _more(self, ask: Ask, seen: Gathered, share: float, rows: Array | None) -> Answer:
-        """The answer with what came of second order, by the same rule for those who are missing."""
-        assert ask.mix is not None
-        present, there = seen.present, float(ask.mix[seen.present].sum())
-        extra = seen.extra if present.all() or seen.extra is None else seen.extra / (share or 1.0)
-        if self.rule == "last" and not present.all() and seen.extra is not None:
-            extra = seen.extra / (there / float(ask.mix.sum()))  # what is remembered are gradients alone
-        found = second_order.split(ask, extra, there / (share or 1.0))
-        base = found.base
-        if base is not None and self.rule == "last" and rows is not None:
-            # the absent count with what they sent last, there as at x
-            base = second_order.split(ask, seen.extra, there).base + ask.mix[~present] @ rows[~present]
-        sketches = seen.sketches if second_order.own_rank(ask) else () if found.shared is None else (found.shared,)
-        return replace(self.answer, base=base, base_value=seen.value_base, hessian=found.hessian, sketches=sketches)
 
     def _rows(self, ask: Ask, seen: Gathered) -> Array:
         """One row a site, grad f_i(x) or its move: what came back divided by what it was multiplied with."""

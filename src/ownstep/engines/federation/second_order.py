@@ -13,7 +13,7 @@ trace, the penalty and how many coordinates it leaves free.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ownstep.engines.local.answering import triangle
 from ownstep.engines.local.sketching import Sketching
-from ownstep.methods import Ask, SketchWork
+from ownstep.methods import Answer, Ask, SketchWork
 from ownstep.smoothness.sketch import Sketch
 from ownstep.smoothness.sketch import checked as checked_sketch
 from ownstep.support.errors import InvalidInput
@@ -145,3 +145,22 @@ def split(ask: Ask, extra: Array | None, share: float) -> Found:
         vectors = extra[at:-3].reshape(-1, d)
         out["shared"] = Sketch(vectors, np.zeros(0), known, penalty, round(free / share) if share else 0)
     return Found(**out)
+
+
+def told(answer: Answer, ask: Ask, seen: Any, rule: str, share: float, rows: Array | None) -> Answer:
+    """The answer with what came of second order, by the same rule for those who are missing.
+
+    ``seen`` is the coordinator's :class:`~ownstep.engines.federation.coordinator.Gathered`, ``share`` what sums are
+    divided by, ``rows`` the gradients of all sites, last known ones included, under the rule ``"last"``.
+    """
+    assert ask.mix is not None
+    present, there = seen.present, float(ask.mix[seen.present].sum())
+    extra = seen.extra if present.all() or seen.extra is None else seen.extra / (share or 1.0)
+    if rule == "last" and not present.all() and seen.extra is not None:
+        extra = seen.extra / (there / float(ask.mix.sum()))  # what is remembered are gradients alone
+    found = split(ask, extra, there / (share or 1.0))
+    base = found.base
+    if base is not None and rule == "last" and rows is not None:  # the absent count with what they sent last
+        base = split(ask, seen.extra, there).base + ask.mix[~present] @ rows[~present]
+    sketches = seen.sketches if own_rank(ask) else () if found.shared is None else (found.shared,)
+    return replace(answer, base=base, base_value=seen.value_base, hessian=found.hessian, sketches=sketches)
