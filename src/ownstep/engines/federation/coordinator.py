@@ -233,8 +233,8 @@ class Asking:
                 if isinstance(reply, Refused):
                     raise reply
                 usable[i] = unpack_replies(reply, asks)
-                for ask, one in zip(asks, usable[i], strict=True):
-                    _read_sketch(one, ask, roster.names[i])
+                for ask, answered in zip(asks, usable[i], strict=True):
+                    _read_sketch(answered, ask, roster.names[i])
             except (Refused, InvalidInput) as refusal:
                 usable.pop(i, None)
                 why[i] = str(refusal)
