@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.optimize._dcsrch import DCSRCH
 
 
 def lbfgs(method, world):
@@ -19,8 +20,21 @@ def lbfgs(method, world):
     yield from points[1:]
 
 
+def searched(world, x, p):
+    """The points that SciPy's own More and Thuente search tries along p, the last one kept."""
+    tried = []
+
+    def phi(t):
+        tried.append(x + t * p)
+        return world.f(tried[-1]) - 2**-50 * abs(world.f(x))
+
+    search = DCSRCH(phi, lambda t: world.g(x + t * p) @ p, 1e-3, 0.9, 0.1, 0.0, 1e10)
+    search(1.0, world.f(x), world.g(x) @ p, maxiter=20)
+    return tried
+
+
 def own_curvature(method, world):
-    """M from the devices' eigenpairs, written out; BFGS updates of the whole matrix; t = 1 is a Wolfe point throughout.
+    """M from the devices' eigenpairs, written out; BFGS updates of the whole matrix.
 
     Hessians of least squares do not change, so that M is made once; the sum's is Nystrom's for the pooled Hessian.
     """
@@ -41,7 +55,7 @@ def own_curvature(method, world):
     M = world.ridge * np.eye(d)
     for w, H, k, (values, U) in zip(weights, data, ranks, pairs, strict=True):
         rho = (np.trace(H) - values.sum()) / (d - k) if k < d else 0.0
-        M = M + w * (U @ np.diag(values - rho) @ U.T + rho * np.eye(d))
+        M = M + w * (U @ np.diag(np.maximum(values - rho, 0)) @ U.T + rho * np.eye(d))
     x, kept = world.x0, []
     while True:
         g, H = world.g(x), np.linalg.inv(M)
@@ -51,12 +65,10 @@ def own_curvature(method, world):
         for s, y in kept:
             V = np.eye(d) - np.outer(y, s) / (s @ y)
             H = V.T @ H @ V + np.outer(s, s) / (s @ y)
-        new = x - H @ g
-        assert world.f(new) <= world.f(x) * (1 + 2**-50) + 1e-3 * g @ (new - x)
-        assert abs(world.g(new) @ (new - x)) <= 0.9 * abs(g @ (new - x))
-        kept = [*kept, (new - x, world.g(new) - g)][-method.memory :]
-        x = new
-        yield x
+        tried = searched(world, x, -H @ g)
+        yield from tried
+        kept = [*kept, (tried[-1] - x, world.g(tried[-1]) - g)][-method.memory :]
+        x = tried[-1]
 
 
 def newton(method, world):

@@ -43,7 +43,7 @@ from .test_methods import CASES
 from .world import make_world, named
 
 ROUNDS = 50
-SOON = {"lbfgs": 14, "newton": 10, "own_curvature": 9}
+SOON = {"lbfgs": 14, "newton": 10, "own_curvature": 8}
 """Rounds after which a fast method is done: what follows is rounding."""
 MORE = {
     "own_step": [
