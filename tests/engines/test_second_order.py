@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="a federation needs the extra [flower]")
 
 from ownstep.engines import Outages, run
 from ownstep.engines.federation import coordinator as fed
-from ownstep.engines.federation import second_order, wire
+from ownstep.engines.federation import hessians, wire
 from ownstep.engines.federation.secure import SecurePlus
 from ownstep.methods import LBFGS, Newton, OwnCurvature
 from ownstep.methods.base import Ask, SketchWork
@@ -63,7 +63,7 @@ def broken(kind: str):
     """A site's sketch spoilt in one way."""
 
     def spoilt(sketch: Sketch):
-        numbers = second_order_pack(sketch)
+        numbers = pack_sketch(sketch)
         if kind == "nan":
             numbers[0, 0] = np.nan
         elif kind == "not orthonormal":
@@ -83,7 +83,7 @@ def broken(kind: str):
     return spoilt
 
 
-second_order_pack = second_order.pack_sketch
+pack_sketch = hessians.pack_sketch
 
 
 @pytest.mark.parametrize("kind", ["nan", "not orthonormal", "negative", "too many", "wrong width", "huge", "free"])
@@ -94,9 +94,9 @@ def test_a_spoilt_sketch_is_refused_the_site_named_and_the_run_goes_on(monkeypat
 
     def pack(sketch):
         calls.append(1)
-        return broken(kind)(sketch) if len(calls) % 3 == 2 else second_order_pack(sketch)  # the second of three sites
+        return broken(kind)(sketch) if len(calls) % 3 == 2 else pack_sketch(sketch)  # the second of three sites
 
-    monkeypatch.setattr(second_order, "pack_sketch", pack)
+    monkeypatch.setattr(hessians, "pack_sketch", pack)
     ours = fed.run(OwnCurvature(rank=2), DirectGrid(apps), 8, fed.Terms(3, deadline=2.0))
     assert ours.value[-1] < ours.value[0] - 0.05
     away = ours.settings["absences"]
@@ -110,17 +110,17 @@ def test_sketches_and_sums_survive_the_wire():
     vectors = np.linalg.qr(rng.standard_normal((5, 2)))[0].T
     sketch = Sketch(vectors, np.array([3.0, 1.0]), np.nan, 0.2, 1)
     ask = Ask(x, np.ones(2), base=base, hessian=True, sketch=SketchWork(3))
-    back = second_order.unpack_sketch(second_order.pack_sketch(sketch), ask, "a site")
+    back = hessians.unpack_sketch(hessians.pack_sketch(sketch), ask, "a site")
     np.testing.assert_array_equal(back.vectors, vectors)
     np.testing.assert_array_equal(back.values, sketch.values)
     assert np.isnan(back.trace)
     assert (back.penalty, back.free) == (0.2, 1)
-    said = second_order.from_words(second_order.words(ask))
+    said = hessians.from_words(hessians.words(ask))
     assert (said.hessian, said.sketch) == (True, ask.sketch)
     shared = Ask(x, np.ones(2), base=base, hessian=True, sketch=SketchWork(2, shared=True))
-    extra = np.arange(second_order.extra_length(shared), dtype=float)
+    extra = np.arange(hessians.extra_length(shared), dtype=float)
     assert len(extra) == 5 + 15 + 2 * 5 + 3
-    found = second_order.split(shared, extra, 2.0)
+    found = hessians.split(shared, extra, 2.0)
     np.testing.assert_array_equal(found.base, extra[:5])
     np.testing.assert_array_equal(found.hessian, extra[5:20])
     np.testing.assert_array_equal(found.shared.vectors, extra[20:30].reshape(2, 5))

@@ -21,7 +21,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ownstep.engines.compare import check_labels, slug
-from ownstep.engines.federation import second_order
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.nodes import Nodes, Roster, gather
 from ownstep.engines.federation.wire import (
     ROUND,
@@ -98,7 +98,7 @@ class Gathered:
     losses : f_i(x), zero for the absent; of no use under secure aggregation.
     squares : sum over them of c_i ||d_i||^2, where asked for.
     extra, value_base, sketches : what came of second order, see
-        :mod:`ownstep.engines.federation.second_order`; the value is the mean loss at the second point.
+        :mod:`ownstep.engines.federation.hessians`; the value is the mean loss at the second point.
     why : for everyone else, what happened.
     up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
     """
@@ -221,7 +221,7 @@ class Asking:
             return [self.terms.secure.gather(self.nodes, self.roster, *each) for each in one]
         shared, roster = pack_points(asks, points), self.roster
         contents = {node: pack_asks(asks, shared, rounds, i) for i, node in enumerate(roster.nodes)}
-        budget = sum(ask.x.nbytes + second_order.reply_bytes(ask) for ask in asks)
+        budget = sum(ask.x.nbytes + hessians.reply_bytes(ask) for ask in asks)
         replies = self.nodes.ask(contents, ROUND, str(max(rounds)), budget)
         usable: dict[int, list[Reply]] = {}
         why: dict[int, str] = {}
@@ -274,7 +274,7 @@ def collect(
 
 
 def _read_sketch(reply: Reply, ask: Ask, name: str) -> Sketch | None:
-    return None if reply.sketch is None else second_order.unpack_sketch(reply.sketch, ask, name)
+    return None if reply.sketch is None else hessians.unpack_sketch(reply.sketch, ask, name)
 
 
 class _Loop(Loop):
@@ -292,7 +292,7 @@ class _Loop(Loop):
         more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
         if more:
             raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
-        if terms.secure is not None and (_needs_rows(ask) or second_order.own_rank(ask)):
+        if terms.secure is not None and (_needs_rows(ask) or hessians.own_rank(ask)):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
         if ask.curvature and roster.sampled:
             raise InvalidInput(
@@ -337,7 +337,7 @@ class _Loop(Loop):
         squares = squares if _normed(ask) else np.nan
         self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)
         if wants_more(ask):
-            self.answer = second_order.told(self.answer, ask, seen, self.rule, share, rows)
+            self.answer = hessians.told(self.answer, ask, seen, self.rule, share, rows)
         ratio = ask.mix / weights
         alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
         row = {

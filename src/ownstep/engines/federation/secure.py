@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
-from ownstep.engines.federation import second_order
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.wire import Question, Refused, local_from_words, local_words
 from ownstep.methods import Ask
 from ownstep.support.checks import whole_number
@@ -83,7 +83,7 @@ class SecurePlus:
         )  # fmt: skip
         workflow(_Grid(nodes), context)
         present = np.isin(roster.nodes, list(strategy.stayed))
-        n_x, more = len(ask.x), second_order.extra_length(ask)
+        n_x, more = len(ask.x), hessians.extra_length(ask)
         silent = np.zeros(n_x + more + 4)
         total = silent if strategy.mean is None else len(strategy.stayed) * strategy.mean
         share = float(roster.weights[present].sum()) or np.nan
@@ -114,7 +114,7 @@ class _Strategy:
 
         assert self.ask.mix is not None
         common = {"k": self.k, "clip": float(self.clip), "base": self.ask.base is not None}
-        common |= second_order.words(self.ask)
+        common |= hessians.words(self.ask)
         each = zip(self.roster.nodes, self.ask.mix, self.roster.weights, strict=True)
         return [
             (_Proxy(node), FitIns(self.parameters, common | own | {"c": float(c), "w": float(w)}))
@@ -158,7 +158,7 @@ def answer_masked(site: Site, message: Message) -> Message:
     x, *points = parameters_to_ndarrays(fit.parameters)
     ask: dict[str, Any] = dict(fit.config)
     base = points.pop() if ask["base"] else None
-    more = second_order.from_words(ask)
+    more = hessians.from_words(ask)
     if more.sketch is not None and not more.sketch.shared:
         raise Refused("its own eigenpairs are no sum, and are not sent under secure aggregation")
     question = Question(x, points[0] if points else None, ask["c"], ask["k"], local_from_words(ask), base, more)

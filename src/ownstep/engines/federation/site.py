@@ -17,7 +17,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from ownstep.engines.federation import second_order
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.wire import (
     NPY_HEADER,
     Question,
@@ -120,7 +120,7 @@ class Site:
         elsewhere = losses if question.at is None else problem.mix(like(question.at, x), np.zeros(1))[0]
         out = to_numpy(vector)
         check_outgoing(out, question.x)
-        extra, loss_base, sketch = second_order.answer(
+        extra, loss_base, sketch = hessians.answer(
             problem, x, question.base, question.c, question.more, sketching or Sketching(problem)
         )
         for part in (extra, sketch):

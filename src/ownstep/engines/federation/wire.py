@@ -22,7 +22,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from ownstep.engines.federation import second_order
+from ownstep.engines.federation import hessians
 from ownstep.methods import Ask, LocalWork
 from ownstep.methods.local_work import rule_from_text, rule_to_text
 from ownstep.support.errors import OwnstepError
@@ -53,7 +53,7 @@ class Question:
     k : the round, from which mini-batches are drawn.
     local : steps the site takes on its own, its ``shift`` one row.
     base, more : a second point, and what is wanted of second order; see
-        :mod:`ownstep.engines.federation.second_order`.
+        :mod:`ownstep.engines.federation.hessians`.
     """
 
     x: NDArray[Any]
@@ -62,7 +62,7 @@ class Question:
     k: int
     local: LocalWork | None = None
     base: NDArray[Any] | None = None
-    more: second_order.More = field(default_factory=second_order.More)
+    more: hessians.More = field(default_factory=hessians.More)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def pack_asks(asks: Sequence[Ask], points: ArrayRecord, rounds: Sequence[int], d
     work = [local_words(ask.local, device) for ask in asks]
     numbers: dict[str, Any] = {"c": [float(_mix(ask)[device]) for ask in asks], "k": list(rounds)}
     numbers |= {name: [w[name] for w in work] for name in LOCAL}
-    numbers |= {name: [second_order.words(ask)[name] for ask in asks] for name in second_order.WORDS}
+    numbers |= {name: [hessians.words(ask)[name] for ask in asks] for name in hessians.WORDS}
     content = RecordDict({"points": points, "ask": ConfigRecord(numbers)})
     shifts = {
         str(m): Array(np.asarray(ask.local.shift[device]))
@@ -117,7 +117,7 @@ def unpack_asks(content: RecordDict) -> list[Question]:
         shift = shifts[str(m)].numpy()[None] if str(m) in shifts else None
         local = local_from_words(dict(zip(LOCAL, words, strict=True)), shift)
         base = points[f"{m}.base"].numpy() if f"{m}.base" in points else None
-        more = second_order.from_words({name: numbers[name][m] for name in second_order.WORDS})
+        more = hessians.from_words({name: numbers[name][m] for name in hessians.WORDS})
         out.append(Question(points[f"{m}.x"].numpy(), at, c, k, local, base, more))
     return out
 
@@ -186,18 +186,18 @@ def unpack_replies(message: Message, asks: Sequence[Ask]) -> list[Reply]:
 
 def _named(m: int, ask: Ask) -> list[str]:
     """The arrays that a site answers one ask with."""
-    extra = [f"{m}.extra"] if second_order.extra_length(ask) else []
-    return [str(m), *extra, *([f"{m}.sketch"] if second_order.own_rank(ask) else [])]
+    extra = [f"{m}.extra"] if hessians.extra_length(ask) else []
+    return [str(m), *extra, *([f"{m}.sketch"] if hessians.own_rank(ask) else [])]
 
 
 def _extra(answer: ArrayRecord, m: int, ask: Ask) -> NDArray[Any] | None:
-    length = second_order.extra_length(ask)
+    length = hessians.extra_length(ask)
     return checked(answer[f"{m}.extra"], np.empty(length, ask.x.dtype)) if length else None
 
 
 def _sketch(answer: ArrayRecord, m: int, ask: Ask) -> NDArray[Any] | None:
     """A site's own eigenpairs: as many as it chose, at most the rank asked for."""
-    rank, width = second_order.own_rank(ask), max(len(ask.x) + 1, 3)
+    rank, width = hessians.own_rank(ask), max(len(ask.x) + 1, 3)
     if not rank:
         return None
     shape = tuple(answer[f"{m}.sketch"].shape)
