@@ -20,11 +20,12 @@ from ownstep.history import History
 from ownstep.methods import LBFGS, METHODS, Method, Newton, OwnStep, parse_switch
 from ownstep.partition import Partition
 from ownstep.problems import LeastSquares, LinearModel, logistic_regression
-from ownstep.support.checks import whole_number
+from ownstep.support.checks import number, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
-NEWTON_UP_TO = 1000
-"""Coefficients up to which ``auto`` is Newton's method: beyond, its matrices cost more than L-BFGS's extra passes."""
+NEWTON_UP_TO, NEWTON_FOR_SEVERAL = 1000, 200
+"""Coefficients up to which ``auto`` is Newton's method, for two classes and for more: beyond, its matrices cost more
+than the extra passes of L-BFGS."""
 
 
 class _Linear(BaseEstimator):  # type: ignore[misc]
@@ -64,7 +65,9 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         kept = np.flatnonzero(weight)
         X, y, weight = X[kept], y[kept], weight[kept]
         owner = np.zeros(len(y), np.intp) if split is None else split.device_of[kept]
-        pairs, codes, counts = np.unique(np.column_stack([owner, weight]), axis=0, return_inverse=True, return_counts=True)
+        pairs, codes, counts = np.unique(
+            np.column_stack([owner, weight]), axis=0, return_inverse=True, return_counts=True
+        )
         share = pairs[:, 1] * counts
         return self._problem(X, y, Partition(codes.ravel(), "weights"), mu / float(share.sum()), share / share.sum())
 
@@ -77,7 +80,9 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInput(f"method must be 'auto', a method's name or a method, got {self.method!r}")
             return self.method
         if self.method == "auto":
-            return Newton() if problem.dim <= NEWTON_UP_TO else LBFGS()
+            return (
+                Newton() if problem.dim <= (NEWTON_UP_TO if problem.outputs == 1 else NEWTON_FOR_SEVERAL) else LBFGS()
+            )
         if self.method == "own_step":
             return OwnStep(parse_switch(self.switch))
         if self.method not in METHODS:
@@ -86,6 +91,8 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         return made
 
     def _split(self, X: Any, y: NDArray[Any], groups: Any) -> Partition | None:
+        if self.devices is not None:
+            whole_number("devices", self.devices, 1)
         if groups is not None:
             return partitions.given(np.unique(np.asarray(groups), return_inverse=True)[1])
         if self.partition is None:
@@ -97,10 +104,13 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         wanted = (most if by_label else min(2, most)) if self.devices is None else min(self.devices, most)
         return partitions.make(self.partition, X, y, wanted, self.random_state)
 
-    def _unpack(self, problem: LinearModel) -> None:
+    def _unpacked(self, problem: LinearModel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(coefficients, intercepts), one row per output."""
         table = self.history_.x.reshape(problem.features, problem.outputs).T
-        self.coef_ = table[:, :-1] if self.fit_intercept else table
-        self.intercept_ = table[:, -1] if self.fit_intercept else np.zeros(len(table))
+        if not self.fit_intercept:
+            return table, np.zeros(len(table))
+        common = table[:, -1].mean() if len(table) > 1 else 0.0  # a softmax does not see it: it could be anything
+        return table[:, :-1], table[:, -1] - common
 
     def _start(self, outputs: int, features: int) -> NDArray[np.float64] | None:
         """The last solution, for a warm start, where it has the right shape."""
@@ -128,8 +138,8 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
 
     Parameters
     ----------
-    partition : how to split the rows: ``"by_norm"``, ``"by_eigenvalue"``, ``"by_label"``, ``"dirichlet"``, ``"shards"``,
-        ``"iid"``, or who holds each sample as an array (which then fits one set of samples only, so no
+    partition : how to split the rows: ``"by_norm"``, ``"by_eigenvalue"``, ``"by_label"``, ``"dirichlet"``,
+        ``"shards"``, ``"iid"``, or who holds each sample as an array (which then fits one set of samples only, so no
         cross-validation: pass ``groups`` to ``fit`` there). None leaves the rows in one place.
     devices : how many devices; None takes two, or one per class for ``by_label``. More than the split can fill is cut
         down to what it can.
@@ -139,7 +149,7 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
     tol : stop once ||grad f|| is at most this.
     max_iter : rounds at most.
     random_state : seed of a random partition.
-    method : ``"auto"`` takes the fastest to a tolerance, Newton's method or, for more than 1,000 coefficients, L-BFGS;
+    method : ``"auto"`` takes the fastest to a tolerance, Newton's method or, for many coefficients, L-BFGS;
         ``"own_step"`` is Algorithm 1; any other name in ``ownstep.methods.METHODS``, or a method object.
     class_weight : ``"balanced"`` or a dictionary by class, as in scikit-learn.
     warm_start : begin from the last solution.
@@ -150,8 +160,8 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
     classes_ : the labels seen.
     history_ : every round of the run.
     n_iter_, loss_curve_ : rounds used, and f before each of them and after the last.
-    smoothness_, gain_ : where the rows were split or the method needs them: the measured constants L_i and the predicted
-        gain (sum w_i L_i)(sum w_i / L_i).
+    smoothness_, gain_ : where the rows were split or the method needs them: the measured constants L_i and the
+        predicted gain (sum w_i L_i)(sum w_i / L_i).
     """
 
     def __init__(
@@ -180,12 +190,13 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         self.class_weight = class_weight
         self.warm_start = warm_start
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: Any = None) -> OwnStepClassifier:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: Any = None
+    ) -> OwnStepClassifier:
         """Minimise; ``groups`` says who holds each row, in place of ``partition``."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
-        if not self.C > 0:
-            raise InvalidInput(f"C must be positive, got {self.C!r}")
+        number("C", self.C, above=0)
         self.classes_, codes = np.unique(y, return_inverse=True)
         weight = None
         if sample_weight is not None or self.class_weight is not None:
@@ -200,7 +211,8 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         if weight is not None and len(np.unique(codes[weight > 0])) < len(self.classes_):
             raise ValueError("This solver needs every class, some have rows of weight 0 only")
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        self._unpack(self._solve(X, codes, 1 / self.C, weight, groups, self._start(outputs, X.shape[1])))
+        problem = self._solve(X, codes, 1 / self.C, weight, groups, self._start(outputs, X.shape[1]))
+        self.coef_, self.intercept_ = self._unpacked(problem)
         return self
 
     def _problem(self, X: Any, y: NDArray[Any], split: Partition | None, mu: float, weights: Any) -> LinearModel:
@@ -269,14 +281,13 @@ class OwnStepRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: Any = None) -> OwnStepRegressor:
         """Minimise; ``groups`` says who holds each row, in place of ``partition``."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
-        if not self.alpha >= 0:
-            raise InvalidInput(f"alpha must be at least 0, got {self.alpha!r}")
+        number("alpha", self.alpha, 0)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         problem = self._solve(X, np.asarray(y, float), float(self.alpha), weight, groups, self._start(1, X.shape[1]))
-        self._unpack(problem)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        coef, intercept = self._unpacked(problem)
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
         return self
 
     def _problem(self, X: Any, y: NDArray[Any], split: Partition | None, mu: float, weights: Any) -> LinearModel:
