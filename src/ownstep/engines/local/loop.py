@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines import checkpoint as ckpt
+from ownstep.engines.limits import Limits, local_steps, vectors_sent
 from ownstep.engines.local.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.history import COLUMNS, History
@@ -48,6 +49,10 @@ class Loop:
         )  # fmt: skip
         if participation is not None and getattr(method, "needs_everyone", False):
             raise InvalidInput(f"{method!r} needs every device in every round: no partial participation")
+        if getattr(problem, "batch", None) is not None and getattr(method, "searches", False):
+            raise InvalidInput(
+                f"{method!r} compares two points of one loss, which mini-batches change: use full batches"
+            )
         missing = None if participation is None else participation.missing
         self.answering = Answering(problem, missing, measure_gradient)
         self.sampled = hasattr(problem, "begin_round")  # mini-batches are drawn from (seed, k)
@@ -57,6 +62,8 @@ class Loop:
         self.sound = True  # False once the point has no finite loss or has diverged: then it is not written down
         self.partial = participation is not None
         self.notes: dict[str, Any] = {}  # plain data that a checkpoint carries along
+        self.limits: Limits | None = None
+        self.elapsed: list[float] = []  # seconds of every round, where they are limited
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
         self.took_part: list[NDArray[np.bool_]] = []
         self.best_x, self.best_value = x0, np.inf
@@ -143,6 +150,8 @@ class Loop:
             self._stop(f"||grad f(x)|| = {gradient_norm:.3g} is at most {gradient_tolerance:g}")
         elif self.k >= rounds:
             self._stop(self._worse_than_its_start() or f"all {rounds} rounds done")
+        elif self.limits is not None and (why := self.limits.exceeded(self)):
+            self._stop(why)
         return bool(self.stopped)
 
     def _worse_than_its_start(self) -> str:
@@ -167,6 +176,8 @@ class Loop:
         self.columns["seconds"][-1] += time.perf_counter() - began
         if self.partial:
             self.took_part.append(self.present)
+        if getattr(self.method, "random_steps", False):
+            self.notes.setdefault("local_steps", []).append(local_steps(self, self.k))
         self.state, self.k = state, self.k + 1
 
     def culprits(self) -> str:
@@ -197,7 +208,7 @@ class Loop:
         arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": to_numpy(self.best_x)}
         if self.answering.last is not None:
             arrays["last"] = to_numpy(self.answering.last)
-        arrays |= self.answering.memory.arrays()
+        arrays |= self.answering.memory.arrays() | self.answering.sketching.arrays()
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint, "start": self.signature}
         about |= {"notes": self.notes}
         ckpt.save(path, self.state, about, arrays)
@@ -223,6 +234,7 @@ class Loop:
             last = like(arrays.pop("last"), self.best_x) if "last" in arrays else None
             columns = {c: list(arrays[c]) for c in COLUMNS}
             self.answering.memory.restore(arrays, self.best_x)
+            self.answering.sketching.restore(arrays, self.best_x)
             best_value = float(about["best_value"])
         except (KeyError, TypeError, ValueError) as error:
             raise ckpt.Unreadable(f"{str(shown or path)!r} is not a readable checkpoint: {what_ails(error)}") from error
@@ -249,8 +261,12 @@ class Loop:
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
             settings["local_steps"] = np.asarray(ask.local.steps).tolist()
+        if ranks := self.answering.sketching.ranks:
+            settings["sketch_ranks"] = [min(ranks), max(ranks)]
+        if "local_steps" in self.notes:
+            settings["local_steps_by_round"] = self.notes["local_steps"]
         if ask.links is not None:
-            settings["vectors_sent"] = ask.links.sum(axis=1).tolist()
+            settings["vectors_sent"] = vectors_sent(self)
         return History(
             self.name,
             columns,
