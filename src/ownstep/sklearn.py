@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -35,6 +36,10 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: NDArray[Any], mu: float, sample_weight: Any, groups: Any, start: Any = None
     ) -> LinearModel:
         """Run the method; leaves ``history_`` and, where the data was split, ``smoothness_`` and ``gain_``."""
+        number("tol", self.tol, 0)
+        whole_number("max_iter", self.max_iter, 0)
+        if not isinstance(self.switch, str):
+            raise InvalidInput(f"switch must be a word such as 'plateau' or 'at:50', got {self.switch!r}")
         split = self._split(X, y, groups)
         told = split is not None
         problem = self._weighted(X, y, split, sample_weight, mu)
@@ -42,7 +47,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         needed = told or not getattr(method, "constant_free", False)
         plan = describe(problem, "exact" if needed else "adaptive")
         self.history_: History = run(
-            method, problem, whole_number("max_iter", self.max_iter, 1), devices=plan.devices, x0=start,
+            method, problem, self.max_iter, devices=plan.devices, x0=start,
             gradient_tolerance=self.tol, measure_gradient=True, progress=False,
         )  # fmt: skip
         if self.history_.gradient_norm[-1] > self.tol:
@@ -102,7 +107,13 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         by_label = self.partition == "by_label"
         most = len(np.unique(y)) if by_label else X.shape[0]
         wanted = (most if by_label else min(2, most)) if self.devices is None else min(self.devices, most)
-        return partitions.make(self.partition, X, y, wanted, self.random_state)
+        return partitions.make(self.partition, X, y, wanted, self._seed())
+
+    def _seed(self) -> int:
+        """``random_state`` as a seed; None and a generator draw one, as everywhere in scikit-learn."""
+        if self.random_state is None or isinstance(self.random_state, np.random.RandomState):
+            return int(check_random_state(self.random_state).randint(2**31))
+        return whole_number("random_state", self.random_state, 0)
 
     def _unpacked(self, problem: LinearModel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(coefficients, intercepts), one row per output."""
@@ -148,7 +159,7 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
     switch : of method ``"own_step"``: ``"plateau"``, ``"never"``, ``"at:ROUND"`` or ``"norm:EPS"``.
     tol : stop once ||grad f|| is at most this.
     max_iter : rounds at most.
-    random_state : seed of a random partition.
+    random_state : seed of a random partition, a generator, or None to draw one.
     method : ``"auto"`` takes the fastest to a tolerance, Newton's method or, for many coefficients, L-BFGS;
         ``"own_step"`` is Algorithm 1; any other name in ``ownstep.methods.METHODS``, or a method object.
     class_weight : ``"balanced"`` or a dictionary by class, as in scikit-learn.
@@ -173,7 +184,7 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         switch: str = "plateau",
         tol: float = 1e-4,
         max_iter: int = 10_000,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         method: str | Method = "auto",
         class_weight: Any = None,
         warm_start: bool = False,
@@ -196,7 +207,8 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
         """Minimise; ``groups`` says who holds each row, in place of ``partition``."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
-        number("C", self.C, above=0)
+        if np.inf != self.C:  # no L2 term at all, as in LogisticRegression
+            number("C", self.C, above=0)
         self.classes_, codes = np.unique(y, return_inverse=True)
         weight = None
         if sample_weight is not None or self.class_weight is not None:
@@ -263,7 +275,7 @@ class OwnStepRegressor(RegressorMixin, _Linear):  # type: ignore[misc]
         switch: str = "plateau",
         tol: float = 1e-4,
         max_iter: int = 10_000,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         method: str | Method = "auto",
         warm_start: bool = False,
     ) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from ownstep.methods.base import Vector
 from ownstep.methods.search.pairs import stacked
@@ -38,6 +37,8 @@ class Metric:
 
     def inverse(self, v: Vector) -> Vector:
         """M^{-1} v."""
+        from scipy.linalg import cho_solve  # here, so that the room needs numpy alone
+
         if not len(self.rows):
             return self._by_diagonal(v)
         if self._tall:
@@ -61,6 +62,8 @@ class Metric:
 
     @cached_property
     def _factor(self) -> Any:
+        from scipy.linalg import cho_factor
+
         m, d = self.rows.shape
         if self._tall:
             B = to_numpy(self.rows).astype(float)
