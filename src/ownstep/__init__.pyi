@@ -72,6 +72,9 @@ from .methods import (
     OGM as OGM,
 )
 from .methods import (
+    SHED as SHED,
+)
+from .methods import (
     AdGD as AdGD,
 )
 from .methods import (

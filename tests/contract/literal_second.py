@@ -105,3 +105,22 @@ def dane(method, world):
         tried = searched(world, x, new - x)
         yield from tried
         x = tried[-1]
+
+
+def shed(method, world):
+    """Dal Fabbro et al. (2022): q grows by ``vectors`` an exchange, and starts again at Fibonacci distances."""
+    d, x, q, k, renewal, near, far = len(world.x0), world.x0, 0, 0, 2, 1, 1
+    spectra = [np.linalg.eigh(world.hessian(i) - world.ridge * np.eye(d)) for i in range(world.n)]
+    q += method.vectors  # with x^0
+    while True:
+        k += 1
+        H, p_q = world.ridge * np.eye(d), min(q, d)
+        for w, (values, V) in zip(world.w, spectra, strict=True):
+            values, V = values[::-1], V[:, ::-1]
+            after = values[p_q] if p_q < d else 0.0
+            H = H + w * (V[:, :p_q] @ np.diag(values[:p_q] - after) @ V[:, :p_q].T + after * np.eye(d))
+        if k == renewal:
+            q, renewal, near, far = 0, renewal + far, far, near + far
+        tried = searched(world, x, -np.linalg.solve(H, world.g(x)))
+        yield from tried
+        q, x = q + method.vectors * len(tried), tried[-1]

@@ -22,6 +22,7 @@ from ownstep.methods import (
     METHODS,
     NIDS,
     OGM,
+    SHED,
     AdGD,
     At,
     BarzilaiBorwein,
@@ -92,6 +93,7 @@ CASES = {
     "newton": [Newton()],
     "giant": [GIANT(), GIANT(0.3)],
     "dane": [DANE(), DANE(0.5)],
+    "shed": [SHED(), SHED(1)],
     "schedule": [
         Schedule(),
         Schedule(((1.2,), (0.9,), (1.4,))),

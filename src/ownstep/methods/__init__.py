@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ownstep.methods.base import Answer, Ask, Method, Progress, SketchWork, Vector, alike, norm
-from ownstep.methods.federated.dane import DANE
 from ownstep.methods.federated.delta_sgd import DeltaSGD
 from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
@@ -13,7 +12,6 @@ from ownstep.methods.federated.fednova import FedNova
 from ownstep.methods.federated.fedprox import FedProx
 from ownstep.methods.federated.fedsps import FedSPS
 from ownstep.methods.federated.fedyogi import FedYogi
-from ownstep.methods.federated.giant import GIANT
 from ownstep.methods.federated.scaffnew import Scaffnew
 from ownstep.methods.federated.scaffold import Scaffold
 from ownstep.methods.gossip.dgd import DecentralisedGD, GradientTracking
@@ -22,6 +20,9 @@ from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.local_work import LocalWork
 from ownstep.methods.naming import key_of, method_of, methods_of
+from ownstep.methods.newton_type.dane import DANE
+from ownstep.methods.newton_type.giant import GIANT
+from ownstep.methods.newton_type.shed import SHED
 from ownstep.methods.own.curvature import OwnCurvature
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
@@ -57,6 +58,7 @@ METHODS: dict[str, type] = {
     "newton": Newton,
     "giant": GIANT,
     "dane": DANE,
+    "shed": SHED,
     "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
@@ -109,6 +111,7 @@ __all__ = [
     "METHODS",
     "NIDS",
     "OGM",
+    "SHED",
     "STEPS",
     "AdGD",
     "AdaptiveOwnStep",

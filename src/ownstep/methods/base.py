@@ -35,12 +35,16 @@ class SketchWork:
     seed : of that matrix, and of the block in which a device begins to search its eigenpairs.
     revealing : what a device does about a rank above the share of its rows at which a sketch begins to show the span of
         those rows (:data:`ownstep.smoothness.sketch.REVEALING`): ``"refuse"``, ``"reduce"`` its rank, or ``"allow"``.
+    skip : for SHED: the ``rank`` eigenpairs after the first ``skip`` of an exact eigendecomposition, made at x when
+        ``skip`` is 0 and kept until it is 0 again; the trace is then the eigenvalue that follows. Not bound by
+        ``revealing``: in the end all vectors are sent.
     """
 
     rank: int
     shared: bool = False
     seed: int = 0
     revealing: str = "refuse"
+    skip: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

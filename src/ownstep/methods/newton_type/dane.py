@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ownstep.methods.federated.giant import GIANT
+from ownstep.methods.newton_type.giant import GIANT
 
 
 @dataclass(frozen=True)
