@@ -18,6 +18,7 @@ import os
 import platform
 import queue
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -139,7 +140,7 @@ def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]
         """Seconds that a test may take: it is run without a mistake first, and has to pass."""
         with lock:
             if name not in clean:
-                good, why, seconds = copy.tests(name.split(), 600)
+                good, why, seconds = copy.tests(shlex.split(name), 600)
                 if not good:
                     os.write(2, f"red without any mistake: {why}\n".encode())
                     os._exit(1)
@@ -159,7 +160,7 @@ def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]
                 copy.write(mutant.module, mutant.apply(source))
                 took = 0.0
                 for name, most in zip(names, limits, strict=True):
-                    passed, why, seconds = copy.tests(name.split(), most)
+                    passed, why, seconds = copy.tests(shlex.split(name), most)
                     took += seconds
                     if not passed:
                         break
