@@ -285,7 +285,7 @@ def write(about: dict[str, Any], tried: dict[str, list[dict[str, Any]]]) -> None
 
 
 def again(pool: list[Mutant], options: argparse.Namespace) -> None:
-    """Try the survivors of the record once more, after tests were mended; those whose line has changed stay as they are."""
+    """Try the survivors of the record once more, after tests were mended; those whose line has changed stay."""
     record = json.loads((ROOT / "results" / "mutation.json").read_text())
     same = {(m.module, m.code, m.was, m.now): m for m in [*pool, *by_hand()]}
     rows = record.pop("survivors")
