@@ -285,19 +285,24 @@ def write(about: dict[str, Any], tried: dict[str, list[dict[str, Any]]]) -> None
 
 
 def again(pool: list[Mutant], options: argparse.Namespace) -> None:
-    """Try the survivors of the record once more, after tests were mended; those whose line has changed stay."""
+    """Try the survivors of the record once more, after tests were mended; those whose line has changed stay.
+
+    The mistakes by hand and every mutant of the whole modules are tried afresh.
+    """
     record = json.loads((ROOT / "results" / "mutation.json").read_text())
     same = {(m.module, m.code, m.was, m.now): m for m in [*pool, *by_hand()]}
-    rows = record.pop("survivors")
+    rows = [r for r in record.pop("survivors") if r["of"] == "sample"]
     left = [r for r in rows if (r["module"], r["code"], r["was"], r["now"]) in same]
     fresh = try_all([same[r["module"], r["code"], r["was"], r["now"]] for r in left], options.jobs, options.quiet)
     for old, new in zip(left, fresh, strict=True):
         old.update(new)
     every = [*rows, *record.pop("noticed")]
     tried = {
-        name: [{k: v for k, v in r.items() if k != "of"} for r in every if r["of"] == name]
-        for name in ("hand", "sample", "whole")
+        name: [{k: v for k, v in r.items() if k != "of"} for r in every if r["of"] == name] for name in ("sample",)
     }
+    hand, whole = by_hand(), [m for m in pool if m.module in CONFIG["whole"]]
+    fresh = try_all([*hand, *whole], options.jobs, options.quiet)
+    tried |= {"hand": fresh[: len(hand)], "whole": fresh[len(hand) :]}
     keep = ("commit", "seed", "jobs", "minutes", "python", "machine", "drawn", "possible")
     write({k: record[k] for k in keep} | {"survivors tried again at": COMMIT}, tried)
 

@@ -207,10 +207,7 @@ class Shifted:
 @pytest.mark.parametrize("missing", ["rescale", "drop", "last"])
 @pytest.mark.parametrize("method", [LBFGS(), Newton()])
 def test_absent_devices_are_compared_with_themselves(method, missing):
-    """Constants added to the losses, a different one per device, change no iterate.
-
-    And f still falls, but for L-BFGS with remembered gradients: their differences mix rounds and are no curvature.
-    """
+    """Constants added to the losses, a different one per device, change no iterate, and f still falls."""
     problem, runs = make_logistic(devices=5), []
     for one in (problem, Shifted(problem)):
         points = []
@@ -219,8 +216,8 @@ def test_absent_devices_are_compared_with_themselves(method, missing):
         runs.append(np.array(points))
     np.testing.assert_allclose(runs[0][:40], runs[1][:40], atol=1e-6)
     best, start = optimum(problem).value, problem.value(problem.x0())
-    tail = np.mean([problem.value(x) for x in runs[0][-20:]])
-    assert tail - best < 0.25 * (start - best) or (missing == "last" and isinstance(method, LBFGS))
+    tail = np.median([problem.value(x) for x in runs[0][-20:]])
+    assert tail - best < 0.25 * (start - best)
 
 
 def test_rounds_in_which_nobody_answers_change_nothing():

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines.local.secant import Memory, each
+from ownstep.engines.local.sketching import Sketching
 from ownstep.engines.participation import Missing, effective_mix
-from ownstep.methods import Answer, Ask, LocalWork, alike, norm
+from ownstep.methods import Answer, Ask, LocalWork, Sketch, SketchWork, alike, norm
 from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
+from ownstep.smoothness.sketch import checked
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import to_numpy
 
@@ -46,6 +48,7 @@ class Answering:
         self.problem, self.missing, self.measure_gradient = problem, missing, measure_gradient
         self.last: Any = None
         self.memory = Memory(problem, missing is not None)
+        self.sketching = Sketching(problem)
 
     def __call__(self, ask: Ask, present: Present) -> Answered:
         """The answer of the devices that are present."""
@@ -90,7 +93,22 @@ class Answering:
             found |= self._at_base(ask.base, ask.mix, mix, present)
         if ask.hessian:
             found["hessian"] = triangle(self.problem, ask.x, mix)
-        return replace(seen, answer=replace(seen.answer, **found))
+        up = seen.up
+        if ask.sketch is not None:
+            sound = np.isfinite(seen.answer.value)  # a trial too far away has no curvature to speak of
+            found["sketches"] = self._sketches(ask.x, ask.sketch, mix, present) if sound else ()
+            up = up + sketch_bytes(ask.x, found["sketches"], present)
+        return replace(seen, answer=replace(seen.answer, **found), up=up)
+
+    def _sketches(
+        self, x: Any, work: SketchWork, mix: NDArray[np.float64], present: Present
+    ) -> tuple[Sketch | None, ...]:
+        made: tuple[Sketch | None, ...]
+        made = (self.sketching.shared(x, work, mix),) if work.shared else self.sketching.own(x, work, present)
+        for i, sketch in enumerate(made):
+            if sketch is not None:
+                checked(sketch, len(x), work.rank, "the devices" if work.shared else self.problem.names[i])
+        return made
 
     def _at_base(
         self, base: Any, asked: NDArray[np.float64], mix: NDArray[np.float64], present: Present
@@ -220,6 +238,12 @@ def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray
         d = len(ask.x)
         up += ask.x.nbytes // d * (d * (d + 1) // 2)
     return present * np.int64(up), present * np.int64(down)
+
+
+def sketch_bytes(x: Any, sketches: tuple[Sketch | None, ...], present: Present) -> NDArray[np.int64]:
+    """The bytes each device sends for its sketch: its vectors and values, the trace and the penalty."""
+    each = [0 if s is None else len(s.vectors) * x.nbytes + 8 * (len(s.values) + 3) for s in sketches]
+    return np.where(present, np.asarray(each or [0], np.int64), 0)
 
 
 def wants_more(ask: Ask) -> bool:

@@ -36,6 +36,8 @@ class DataHessian:
     def __init__(self, model: LinearModel, x: Array, device: int) -> None:
         self.rows = model.rows(device)
         self.features, self.outputs, self.dim = model.features, model.outputs, model.dim
+        self.template = x
+        self.penalty, self.free = model.mu, model.outputs * model.intercept
         self.curved = pointwise(model, x, self.rows) / self.count
 
     @property
