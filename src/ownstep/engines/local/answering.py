@@ -16,7 +16,7 @@ from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
 from ownstep.smoothness.sketch import checked
 from ownstep.support.errors import InvalidInput
-from ownstep.support.vectors import to_numpy
+from ownstep.support.vectors import to_numpy, upper
 
 Present = NDArray[np.bool_]
 MOST_COORDINATES = 4000
@@ -263,7 +263,7 @@ def triangle(problem: Any, x: Any, mix: NDArray[np.float64]) -> NDArray[Any]:
             f"a Hessian of {d} coordinates is {d * (d + 1) // 2:,} numbers; Newton() is for at most "
             f"{MOST_COORDINATES}, OwnCurvature() and LBFGS() for any"
         )
-    return checked_triangle(np.asarray(problem.hessian(x, mix)[np.triu_indices(d)], to_numpy(x).dtype), d)
+    return checked_triangle(np.asarray(problem.hessian(x, mix)[upper(d)], to_numpy(x).dtype), d)
 
 
 def checked_triangle(numbers: NDArray[Any], d: int) -> NDArray[Any]:

@@ -8,17 +8,19 @@ factorised.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from ownstep.methods.base import Vector
 from ownstep.methods.search.pairs import stacked
 from ownstep.support.vectors import like, to_numpy
+
+Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +43,10 @@ class Metric:
         if not len(self.rows):
             return self._by_diagonal(v)
         if self._tall:
-            solved = cho_solve(self._factor, to_numpy(v).astype(float))
+            solved = self._solve(to_numpy(v).astype(float))
             return like(solved.astype(to_numpy(v[:1]).dtype), v)
         scaled = self._by_diagonal(v)
-        inner = cho_solve(self._factor, to_numpy(self.rows @ scaled).astype(float))
+        inner = self._solve(to_numpy(self.rows @ scaled).astype(float))
         back = self.rows.T @ like(inner.astype(to_numpy(v[:1]).dtype), v)
         return scaled - self._by_diagonal(back)
 
@@ -60,18 +62,18 @@ class Metric:
         return bool(self.rows.shape[0] > self.rows.shape[1])
 
     @cached_property
-    def _factor(self) -> Any:
+    def _solve(self) -> Solver:
         m, d = self.rows.shape
         if self._tall:
             B = to_numpy(self.rows).astype(float)
             diagonal = np.full(d, self.high)
             diagonal[d - self.free :] = self.low
-            return cho_factor(B.T @ B + np.diag(diagonal), check_finite=False)
+            return solver(B.T @ B + np.diag(diagonal))
         halved = self.rows / self.high**0.5
         if self.free:
             halved[:, -self.free :] = self.rows[:, -self.free :] / self.low**0.5
         gram = to_numpy(halved @ halved.T).astype(float)
-        return cho_factor(gram + np.eye(m), check_finite=False)
+        return solver(gram + np.eye(m))
 
     def _by_diagonal(self, v: Vector) -> Vector:
         out = v / self.high
@@ -92,3 +94,14 @@ def compressed(rows: Vector, most: int) -> tuple[Vector, float]:
         turn: NDArray[Any] = W[:, -most:][:, ::-1].T.astype(to_numpy(rows[:1]).dtype)
         kept = like(turn, rows) @ both
     return kept, lost
+
+
+def solver(matrix: NDArray[np.float64]) -> Solver:
+    """B -> matrix^{-1} b for a positive definite matrix: by SciPy's triangular solves where SciPy is."""
+    try:
+        from scipy.linalg import cho_factor, cho_solve  # here, so that the room needs numpy alone
+    except ImportError:
+        inverse = np.linalg.inv(np.linalg.cholesky(matrix))
+        return lambda b: np.asarray(inverse.T @ (inverse @ b))
+    factor = cho_factor(matrix, check_finite=False)
+    return lambda b: np.asarray(cho_solve(factor, b))
