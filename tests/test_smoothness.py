@@ -6,8 +6,9 @@ import scipy.sparse as sp
 
 from ownstep import partition
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic
-from ownstep.smoothness import exact, measure, trace
-from ownstep.support.errors import InvalidInput
+from ownstep.smoothness import exact, lanczos, many, measure, spectrum, trace
+from ownstep.smoothness.lanczos import largest_eigenvalues
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 from .conftest import make_logistic
 
@@ -35,6 +36,60 @@ def test_exact_is_the_largest_eigenvalue_whichever_way_it_is_computed(samples, f
     for i in range(2):
         assert found.values[i] == pytest.approx(dense_bound(full[owner == i], 0.25, penalty), rel=1e-9)
     assert found.pooled == pytest.approx(dense_bound(full, 0.25, penalty), rel=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("features", "large"), [(5, 40), (150, 3000), (30, 10**9)])
+def test_many_devices_at_once(features, large, sparse, intercept, monkeypatch):
+    """Devices of 1 to 200 rows, alone and in batches, against each one's Hessian bound written out."""
+    monkeypatch.setattr(spectrum, "FEW_DEVICES", 0)
+    monkeypatch.setattr(many, "LARGE", large)
+    monkeypatch.setattr(many, "BATCH", 4000)
+    rng = np.random.default_rng(features)
+    counts = np.r_[1, 1, 2, 200, rng.integers(1, 40, 60)]
+    owner = np.repeat(np.arange(len(counts)), counts)
+    rows = rng.standard_normal((len(owner), features)) * (rng.random((len(owner), features)) < 0.3)
+    rows *= rng.uniform(0.1, 3, len(counts))[owner][:, None]
+    rows[owner == 7] = 0
+    made = LeastSquares(
+        sp.csr_array(rows) if sparse else rows, np.zeros(len(rows)), partition.given(owner), 0.2, intercept, threads=2
+    )
+    full = np.hstack([rows, np.ones((len(rows), 1))]) if intercept else rows
+    penalty = np.r_[np.full(features, 0.2), [0.0] * intercept]
+    found = exact(made)
+    expected = [dense_bound(full[owner == i], 1, penalty) for i in range(len(counts))]
+    np.testing.assert_allclose(found.values, expected, rtol=1e-11)
+    assert found.pooled == pytest.approx(dense_bound(full, 1, penalty), rel=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lanczos_on_clustered_and_tiny_blocks(seed):
+    """Equal, nearly equal and zero eigenvalues, blocks of one; each value to its promised error."""
+    rng = np.random.default_rng(seed)
+    sizes = np.r_[1, 1, 2, 3, rng.integers(1, 30, 40)]
+    spectra = [np.sort(rng.random(s)) * 10.0 ** rng.integers(-8, 8) for s in sizes]
+    spectra[5][:] = spectra[5][0]
+    spectra[6] = np.ones(len(spectra[6])) + 1e-9 * rng.random(len(spectra[6]))
+    blocks = []
+    for values in spectra:
+        Q = np.linalg.qr(rng.standard_normal((len(values),) * 2))[0]
+        blocks.append(Q * values @ Q.T)
+    starts = np.r_[0, np.cumsum([len(v) for v in spectra])]
+
+    def product(v, chosen=blocks, at=starts):
+        return np.concatenate([B @ v[a:b] for B, a, b in zip(chosen, at[:-1], at[1:], strict=True)])
+
+    top = np.array([v.max() for v in spectra])
+    np.testing.assert_allclose(largest_eigenvalues(product, starts, seed), top, rtol=1e-8)
+    few = largest_eigenvalues(lambda v: product(v, blocks[:4], starts[:5]), starts[:5], seed)
+    np.testing.assert_allclose(few, top[:4], rtol=1e-8)
+
+
+def test_lanczos_gives_up_aloud(monkeypatch):
+    monkeypatch.setattr(lanczos, "MOST", 5)
+    with pytest.raises(OwnstepError, match="did not converge on the Hessian bound in 5 products"):
+        largest_eigenvalues(lambda v: np.linspace(1, 2, 100) * v, np.array([0, 100]))
 
 
 def test_binary_logistic_reaches_its_constant_at_the_origin():

@@ -16,7 +16,7 @@ from .literal_gossip import decentralised_gd, extra, gradient_tracking, nids
 from .literal_own import own_step, schedule
 from .literal_rivals import delta_sgd, feddyn, fedexp, fednova, fedsps, scaffnew
 from .literal_secant import adgd, barzilai_borwein
-from .literal_second import lbfgs, newton
+from .literal_second import dane, giant, lbfgs, newton, own_curvature, shed
 from .world import World, named
 
 Loop = Callable[[object, World], Iterator[np.ndarray]]
@@ -113,6 +113,7 @@ def triple_momentum(method, world):
 
 LITERAL: dict[str, Loop] = {
     "own_step": own_step,
+    "own_curvature": own_curvature,
     "gd": gd,
     "heavy_ball": heavy_ball,
     "nesterov": nesterov,
@@ -124,6 +125,9 @@ LITERAL: dict[str, Loop] = {
     "triple_momentum": triple_momentum,
     "lbfgs": lbfgs,
     "newton": newton,
+    "giant": giant,
+    "dane": dane,
+    "shed": shed,
     "schedule": schedule,
     "decentralised_gd": decentralised_gd,
     "gradient_tracking": gradient_tracking,

@@ -12,6 +12,7 @@ import pytest
 
 from ownstep import partition
 from ownstep.engines import Bernoulli, baselines, compare, describe, run, tune_step, tuning
+from ownstep.engines import checkpoint as ckpt
 from ownstep.engines.local import engine as local
 from ownstep.engines.participation import effective_mix
 from ownstep.history import COLUMNS
@@ -141,10 +142,10 @@ def test_with_nobody_there_the_iterate_stays(small_logistic):
 CHILD = """
 import sys, numpy as np
 sys.path.insert(0, sys.argv[1])
-from ownstep.engines import Bernoulli, local
+from ownstep.engines import Bernoulli, local, saving
 from ownstep.methods import OwnStep
 from tests.conftest import make_logistic
-local.CHECKPOINT_SECONDS = 0.01
+saving.SECONDS, saving.SHARE = 0.01, 1.0
 local.run(OwnStep(), make_logistic(samples=4000), 10**6, checkpoint=sys.argv[2], participation=Bernoulli(0.8))
 """
 
@@ -169,15 +170,16 @@ def test_killed_and_resumed_equals_an_unbroken_run(tmp_path):
     assert_same_history(resumed, unbroken)
 
 
-@pytest.mark.parametrize("at", [0, 1, 7])
-def test_ctrl_c_loses_nothing(small_logistic, tmp_path, at):
+@pytest.mark.parametrize(("call", "at"), [(0, 0), (1, 0), (2, 1), (8, 7)])
+def test_ctrl_c_loses_nothing(small_logistic, tmp_path, call, at):
+    """The second call is for the first checkpoint: what tells this data from other data."""
     calls = 0
     real = small_logistic.mix
 
     def interrupting(x, c):
         nonlocal calls
         calls += 1
-        if calls == at + 1:
+        if calls == call + 1:
             raise KeyboardInterrupt
         return real(x, c)
 
@@ -188,6 +190,31 @@ def test_ctrl_c_loses_nothing(small_logistic, tmp_path, at):
     assert stopped.rounds == at
     small_logistic.mix = real
     assert_same_history(run(OwnStep(), small_logistic, 20, checkpoint=path), run(OwnStep(), small_logistic, 20))
+
+
+@pytest.mark.parametrize("where", ["observe", "tell"])
+def test_ctrl_c_between_two_rounds_records_none_twice(small_logistic, tmp_path, where):
+    """The round was evaluated and written down when the key is pressed, but the method has not moved yet."""
+
+    class Pressed(OwnStep):
+        def tell(self, state, answer):
+            if where == "tell" and state.k == 4:
+                raise KeyboardInterrupt
+            return super().tell(state, answer)
+
+    def observe(k, x):
+        if where == "observe" and k == 4:
+            raise KeyboardInterrupt
+
+    rule, path = Bernoulli(0.7, seed=5), tmp_path / "run.npz"
+    stopped = run(Pressed(), small_logistic, 20, participation=rule, observe=observe, checkpoint=path, name="a")
+    assert (stopped.stopped, stopped.rounds) == ("interrupted after 4 rounds", 4)
+    short = run(OwnStep(), small_logistic, 4, participation=rule)
+    for column in ("value", "phase", "step", "participants", "bytes_up", "bytes_down"):
+        np.testing.assert_array_equal(stopped.columns[column], short.columns[column], err_msg=column)
+    np.testing.assert_array_equal(stopped.took_part, short.took_part)
+    with np.load(path) as file:
+        assert len(file["column/value"]) == len(file["column/seconds"]) == len(file["column/took_part"]) == 4
 
 
 def test_a_finished_checkpoint_can_be_extended(small_logistic, tmp_path):
@@ -208,6 +235,7 @@ def test_a_checkpoint_of_another_run_is_left_alone(small_logistic, tmp_path):
     with pytest.raises(OwnstepError, match="its data differs"):
         run(OwnStep(), small_logistic, 5, checkpoint=path, x0=np.ones(small_logistic.dim))
     assert path.read_bytes() == before
+    ckpt.previous(path).unlink()
     for damaged in (before[: len(before) // 2], b"garbage", b""):
         path.write_bytes(damaged)
         with pytest.raises(OwnstepError, match="not a readable checkpoint") as refused:

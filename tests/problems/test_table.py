@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ownstep.problems.linear import table
+from ownstep.problems.linear import by_device, table
 
 from .test_linear import MODELS, problem
 
@@ -35,10 +35,10 @@ def outcome(made):
 @pytest.mark.parametrize("kind", MODELS)
 def test_blocks_change_rounding_alone_and_threads_not_even_that(kind, sparse, many_blocks, monkeypatch):
     cut = [outcome(problem(kind, sparse=sparse, intercept=True, threads=threads)) for threads in (1, 2, 5)]
-    assert len(problem(kind, sparse=sparse)._table.blocks) > 3
+    assert len(problem(kind, sparse=sparse).table.blocks) > 3
     monkeypatch.undo()
     whole = problem(kind, sparse=sparse, intercept=True)
-    assert len(whole._table.blocks) == 1
+    assert len(whole.table.blocks) == 1
     for one, two, five, expected in zip(*cut, outcome(whole), strict=True):
         assert one.tobytes() == two.tobytes() == five.tobytes()
         np.testing.assert_allclose(one, expected, atol=1e-13)
@@ -56,4 +56,18 @@ def test_a_sparse_table_in_blocks_adds_in_the_order_of_one_block(monkeypatch):
 def test_a_block_of_sparse_rows_shares_memory_with_the_table():
     made = problem("squares", sparse=True)
     assert sp.issparse(made.rows(1))
-    assert np.shares_memory(made.rows(1).data, made._table.A.data)
+    assert np.shares_memory(made.rows(1).data, made.table.A.data)
+
+
+@pytest.mark.parametrize("common", [True, False])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", MODELS)
+def test_gradients_of_many_devices_in_batches(kind, sparse, common, monkeypatch):
+    made = problem(kind, devices=7, sparse=sparse, intercept=True, threads=2)
+    x = np.random.default_rng(0).standard_normal(made.dim if common else (7, made.dim))
+    losses, gradients = made.each(x)
+    monkeypatch.setattr(by_device, "FEW", 0)
+    monkeypatch.setattr(by_device, "BATCH", 40)
+    batched = made.each(x)
+    np.testing.assert_allclose(batched[0], losses, rtol=1e-13)
+    np.testing.assert_allclose(batched[1], gradients, atol=1e-14)

@@ -18,10 +18,11 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from ownstep.partition import squared_norms
 from ownstep.problems.linear.model import LinearModel
 from ownstep.smoothness.base import Smoothness
+from ownstep.smoothness.many import DENSE_LIMIT, devices_tops, pooled_top
 from ownstep.support.errors import InvalidInput, OwnstepError
 
-DENSE_LIMIT = 128
-"""Below this size the Gram matrix is formed: it is faster than Lanczos and just as exact."""
+FEW_DEVICES, SMALL = 128, 2**20
+"""Up to so many devices and multiplications in a product, ARPACK is called for each device in turn."""
 
 
 def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
@@ -31,10 +32,13 @@ def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
     every row's curvature 1/2.
     """
     _require_linear(problem)
-    values = [_top(problem, [i], np.ones(1), seed) for i in range(len(problem.counts))]
-    pooled = _top(problem, range(len(problem.counts)), problem.weights, seed)
+    if len(problem.counts) <= FEW_DEVICES and problem.work <= SMALL:
+        values = np.array([_top(problem, [i], np.ones(1), seed) for i in range(len(problem.counts))])
+        pooled = _top(problem, range(len(problem.counts)), problem.weights, seed)
+    else:
+        values, pooled = devices_tops(problem, seed), pooled_top(problem, seed)
     return Smoothness(
-        np.array(values),
+        values,
         problem.curvature_kind,
         "largest eigenvalue of the Hessian bound, by Lanczos",
         pooled,
@@ -47,8 +51,13 @@ def trace(problem: LinearModel) -> Smoothness:
     An upper bound, since a trace is at least the largest eigenvalue. It is what the paper's Fig. 2b shows.
     """
     _require_linear(problem)
-    blocks = (problem.rows(i) for i in range(len(problem.counts)))
-    values = np.array([problem.curvature * squared_norms(b).mean() for b in blocks]) + problem.mu
+    squares = np.empty(problem.starts[-1])
+
+    def measure(block: slice) -> None:
+        squares[block] = squared_norms(problem.table.rows(block))
+
+    problem.table.share_out(measure, problem.table.blocks)
+    values = problem.curvature * (np.add.reduceat(squares, problem.starts[:-1]) / problem.counts) + problem.mu
     how = "mean over samples of the largest eigenvalue of each one's Hessian bound"
     return Smoothness(values, "upper bound", how, float(problem.weights @ values))
 

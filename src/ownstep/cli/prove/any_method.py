@@ -37,7 +37,7 @@ def refuse_with_method(options: Mapping[str, Any]) -> None:
             raise InvalidInput(f"--{name} is for Algorithm 1: leave it out, or leave out --method and --network")
 
 
-def read_method(name: str | None, options: Mapping[str, Any]) -> Method:
+def named_method(name: str | None, options: Mapping[str, Any]) -> Method:
     """The method of the command line; ``--step`` is its step, whatever it calls it."""
     if name is None:
         raise InvalidInput("--network needs --method: decentralised_gd, gradient_tracking, extra or nids")
@@ -54,7 +54,7 @@ def show_method(
     from ownstep.pep import worst_case
     from ownstep.pep.networks.spectral import parse_network
 
-    method = read_method(name, options)
+    method = named_method(name, options)
     spectral = None if network is None else parse_network(network)
     setting = (asked.rounds, asked.r0, asked.rstar, asked.metric)
     found = worst_case(method, asked.devices, *setting, network=spectral)

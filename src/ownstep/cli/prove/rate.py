@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ownstep.cli.common import Json, console, emit
-from ownstep.cli.prove.any_method import read_method
+from ownstep.cli.prove.any_method import named_method
 from ownstep.cli.prove.pep import read_devices
 
 
@@ -42,7 +42,7 @@ def rate(
 
     devices = read_devices(L, mu, weights, count)
     options = {"step": step, "order": order, "momentum": momentum, "switch": switch, "local_steps": local_steps}
-    chosen = read_method(method, options)
+    chosen = named_method(method, options)
     spectral = None if network is None else parse_network(network)
     found = pep.rate(chosen, devices, network=spectral, memory=memory)
     if as_json:

@@ -31,6 +31,7 @@ class Shared:
 
     def __init__(self, problem: Problem, ranks: Ranks, weights: ArrayLike | None = None) -> None:
         self.problem, self.ranks = problem, ranks
+        self.sent: tuple[Any, ...] = ()  # this rank's last share of a sum, to say whose was not finite
         self.kind, self.dim, self.work = type(problem).__name__, problem.dim, problem.work
         counts = [np.frombuffer(c, np.int64) for c in ranks.gather(_counts(problem).tobytes())]
         self.counts = np.concatenate(counts)
@@ -51,6 +52,8 @@ class Shared:
             self.settings = problem.settings | {"samples": int(self.counts.sum())}
         if hasattr(problem, "begin_round"):
             self.begin_round = problem.begin_round
+        if hasattr(problem, "hessian"):
+            self.hessian = self._hessian
         ranks.agree("the number of features", _number(self.dim))
 
     def x0(self) -> Any:
@@ -64,6 +67,7 @@ class Shared:
     def mix(self, x: Any, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
         """(f_i(x) for every device, sum_i c_i grad f_i(x)): this rank's share, then one all-reduce of one vector."""
         mine, total = self.problem.mix(x, c[self.mine])
+        self.sent = (total,)
         losses = np.zeros(len(self.weights))
         losses[self.mine] = mine
         total, losses = self.ranks.add(total, losses)
@@ -81,6 +85,13 @@ class Shared:
         part = self.problem.reweighted(own).hessian_product(x, v)  # type: ignore[attr-defined]
         return self.ranks.add(float(own.sum()) * part, np.zeros(0))[0]
 
+    def _hessian(self, x: Any, c: NDArray[np.float64]) -> NDArray[np.float64]:
+        """sum_i c_i (the Hessian of f_i at x), its upper triangle added up over ranks; the lower one is left zero."""
+        part = self.problem.hessian(x, c[self.mine])  # type: ignore[attr-defined]
+        upper, out = np.triu_indices(self.dim), np.zeros((self.dim, self.dim))
+        out[upper] = self.ranks.add(np.ascontiguousarray(part[upper], float), np.zeros(0))[0]
+        return out
+
     def describe(self, smoothness: Smoothness | str = "exact") -> Plan:
         """Every rank measures its own devices once; the constants are exchanged, never the data."""
         if not isinstance(smoothness, str):
@@ -95,7 +106,8 @@ class Shared:
 
     def _pooled(self) -> float:
         """lambda_max of kappa sum_i w_i A_i^T A_i / n_i + diag(penalty), each rank adding its own devices' part."""
-        from ownstep.smoothness.spectrum import DENSE_LIMIT, lanczos
+        from ownstep.smoothness.many import DENSE_LIMIT
+        from ownstep.smoothness.spectrum import lanczos
 
         model: Any = self.problem
         scales = model.curvature * self.weights[self.mine] / model.counts

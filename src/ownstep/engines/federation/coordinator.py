@@ -21,6 +21,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ownstep.engines.compare import check_labels, slug
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.nodes import Nodes, Roster, gather
 from ownstep.engines.federation.wire import (
     ROUND,
@@ -30,11 +31,14 @@ from ownstep.engines.federation.wire import (
     pack_points,
     unpack_replies,
 )
-from ownstep.engines.local.engine import Loop
+from ownstep.engines.limits import Limits
+from ownstep.engines.local.answering import wants_more
+from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
+from ownstep.engines.saving import go_on
 from ownstep.history import History
-from ownstep.methods import Answer, Ask, Method, norm
+from ownstep.methods import Answer, Ask, Method, Sketch, norm
 from ownstep.methods.local_work import lengths
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-CARRIED = ("x", "mix", "local", "links", "also", "curvature")
+CARRIED = ("x", "mix", "local", "links", "also", "curvature", "base", "hessian", "sketch")
 """What a method may ask for here; more than that is refused before the first round."""
 
 
@@ -93,6 +97,8 @@ class Gathered:
     rows : c_i grad f_i(x) by site, or None under secure aggregation.
     losses : f_i(x), zero for the absent; of no use under secure aggregation.
     squares : sum over them of c_i ||d_i||^2, where asked for.
+    extra, value_base, sketches : what came of second order, see
+        :mod:`ownstep.engines.federation.hessians`; the value is the mean loss at the second point.
     why : for everyone else, what happened.
     up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
     """
@@ -107,6 +113,9 @@ class Gathered:
     up: int
     down: int
     squares: float = 0.0
+    extra: Array | None = None
+    value_base: float = np.nan
+    sketches: tuple[Sketch | None, ...] = ()
 
 
 def run(
@@ -136,13 +145,14 @@ def race(
     target: float | None = None,
     gradient_tolerance: float | None = None,
     progress: bool | None = None,
+    limits: Limits | None = None,
 ) -> dict[str, History]:
     """Run several methods side by side; their questions share each round's message, so a race takes no longer.
 
     Parameters
     ----------
     methods : by label; each needs a server, so those that keep a point per device are refused.
-    rounds, target, gradient_tolerance, x0, progress : as for :func:`ownstep.engines.run`; x0 is the origin by default.
+    rounds, target, gradient_tolerance, x0, progress, limits : as for :func:`ownstep.engines.run`; x0 is the origin.
     folder : where checkpoints and the list of sites are kept, written after every round. If they exist the run goes on
         from them, even if some of its sites are away.
     L_pooled : smoothness of f, for methods that step by 1/L; no coordinator can measure it.
@@ -165,10 +175,12 @@ def race(
     if start.shape != (roster.dim,):
         raise InvalidInput(f"x0 must have shape ({roster.dim},), got {start.shape}")
     loops = [_Loop(m, roster, start, terms, label, L_pooled) for label, m in methods.items()]
+    for loop in loops:
+        loop.limits = limits
     files = {loop: None if place is None else place / f"{slug(loop.name)}.ckpt.npz" for loop in loops}
     for loop, file in files.items():
-        if file is not None and file.exists():
-            loop.resume(file)
+        if file is not None:
+            go_on(file, loop.resume)
             if loop.k > rounds:
                 raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(file)!r} already has {loop.k}")
     asking = Asking(Nodes(grid, terms.deadline), roster, terms)
@@ -182,13 +194,14 @@ def race(
                     why = "; ".join(f"{roster.names[i]}: {w}" for i, w in gathered.why.items())
                     raise OwnstepError(f"no site answered in round {loop.k} within {terms.deadline:g} s ({why})")
                 loop.absorb(gathered, began)
-                if loop.verdict(rounds, target, gradient_tolerance):
+                done = loop.verdict(rounds, target, gradient_tolerance)
+                file = files[loop]
+                if file is not None:  # the point that was just evaluated, if it is sound: the next may not be
+                    loop.save(file)
+                if done:
                     active.remove(loop)
                 else:
                     loop.advance()
-                file = files[loop]
-                if file is not None:
-                    loop.save(file)
             bar.update(max(loop.k for loop in loops), f"f = {loops[0].columns['value'][-1]:.6g}")
     return {loop.name: loop.history() for loop in loops}
 
@@ -208,7 +221,7 @@ class Asking:
             return [self.terms.secure.gather(self.nodes, self.roster, *each) for each in one]
         shared, roster = pack_points(asks, points), self.roster
         contents = {node: pack_asks(asks, shared, rounds, i) for i, node in enumerate(roster.nodes)}
-        budget = sum(ask.x.nbytes for ask in asks)
+        budget = sum(ask.x.nbytes + hessians.reply_bytes(ask) for ask in asks)
         replies = self.nodes.ask(contents, ROUND, str(max(rounds)), budget)
         usable: dict[int, list[Reply]] = {}
         why: dict[int, str] = {}
@@ -220,7 +233,10 @@ class Asking:
                 if isinstance(reply, Refused):
                     raise reply
                 usable[i] = unpack_replies(reply, asks)
-            except Refused as refusal:
+                for ask, answered in zip(asks, usable[i], strict=True):
+                    _read_sketch(answered, ask, roster.names[i])
+            except (Refused, InvalidInput) as refusal:
+                usable.pop(i, None)
                 why[i] = str(refusal)
         return [
             collect({i: r[m] for i, r in usable.items()}, ask, roster.weights, why, points[m] is not ask.x)
@@ -248,7 +264,17 @@ def collect(
     rows = {i: r.vector for i, r in replies.items()}
     losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
     squares = float(sum(reply.squares for reply in replies.values()))
-    return Gathered(present, total, float(value), float(value_at), rows, losses, why, up, down, squares)
+    extras = [reply.extra for reply in replies.values() if reply.extra is not None]
+    base = sum(weights[i] * r.loss_base for i, r in replies.items()) / share if share else np.nan
+    sketches = tuple(_read_sketch(replies[i], ask, "") if i in replies else None for i in range(len(weights)))
+    return Gathered(
+        present, total, float(value), float(value_at), rows, losses, why, up, down, squares,
+        np.sum(extras, axis=0) if extras else None, float(base), sketches,
+    )  # fmt: skip
+
+
+def _read_sketch(reply: Reply, ask: Ask, name: str) -> Sketch | None:
+    return None if reply.sketch is None else hessians.unpack_sketch(reply.sketch, ask, name)
 
 
 class _Loop(Loop):
@@ -266,7 +292,7 @@ class _Loop(Loop):
         more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
         if more:
             raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
-        if terms.secure is not None and _needs_rows(ask):
+        if terms.secure is not None and (_needs_rows(ask) or hessians.own_rank(ask)):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
         if ask.curvature and roster.sampled:
             raise InvalidInput(
@@ -310,6 +336,8 @@ class _Loop(Loop):
         each = rows if _shifted(ask) else None
         squares = squares if _normed(ask) else np.nan
         self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)
+        if wants_more(ask):
+            self.answer = hessians.told(self.answer, ask, seen, self.rule, share, rows)
         ratio = ask.mix / weights
         alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
         row = {

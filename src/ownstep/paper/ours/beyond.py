@@ -186,7 +186,7 @@ def _worst_cases(
                 tried = {}
                 for switch in switches:
                     method = OwnStep(At(switch), momentum=momentum)
-                    tried[switch] = worst_case(method, devices, rounds, 1.0, radius, "distance", patience=2.0).upper
+                    tried[switch] = worst_case(method, devices, rounds, 1.0, radius, "distance", effort=0.2).upper
                     bar.update(done := done + 1)
                 best = min(tried, key=lambda k: tried[k])
                 row[name] = {"upper": tried[best], "switch": best}
@@ -225,6 +225,26 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     word = "holds" if cells and won == cells else "holds partly" if won else "does not hold here"
     rule = f"faster than its ablation by more than {WORTHWHILE:g}x in {won} of {cells} cells where that arrives"
     return {"verdict": word, "rule": rule, "findings": findings}
+
+
+def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """For the report: rounds to the middle level, one line per method and one tick per problem."""
+    level = f"{LEVELS[1]:g}"
+    names = list(result["full"])
+    lines = []
+    for method in SHOWN:
+        rounds = [
+            next((row["rounds"][level] for row in arm["rows"] if row["method"] == method), None)
+            for arm in result["full"].values()
+        ]
+        if any(rounds):
+            lines.append({"name": method, "x": list(range(len(names))), "y": rounds})
+    return [
+        {
+            "title": f"Rounds to a relative gap of {level}", "y": "rounds", "x": "problem", "ticks": names, "log": True,
+            "lines": lines, "kind": "points", "pointer": "result.full",
+        }
+    ]  # fmt: skip
 
 
 def figure(result: dict[str, Any]) -> Figure:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import Partition, as_partition
-from ownstep.problems.linear import second_order
+from ownstep.problems.linear import by_device, second_order
 from ownstep.problems.linear.table import DenseTable, SparseTable
 from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
@@ -35,7 +35,8 @@ class LinearModel(ABC):
     targets : (n,) labels or responses.
     partition : who holds which row; everything on one device by default.
     mu : weight of the L2 term, at least 0.
-    intercept : add an unpenalised constant feature as the last coordinate of x.
+    intercept : add an unpenalised constant feature as the last coordinate of x; ``"last"`` where the last column of the
+        rows already is that constant.
     weights : w_i of the objective; the share of samples |D_i|/|D| by default.
     dtype : of the arithmetic, float64 unless told otherwise.
     threads : how many a pass over the rows may use; ``OMP_NUM_THREADS`` or every core by default. Results do not
@@ -56,7 +57,7 @@ class LinearModel(ABC):
         targets: ArrayLike,
         partition: Partition | None = None,
         mu: float = 1e-3,
-        intercept: bool = False,
+        intercept: bool | Literal["last"] = False,
         weights: ArrayLike | None = None,
         dtype: Any = np.float64,
         threads: int | None = None,
@@ -68,7 +69,7 @@ class LinearModel(ABC):
             raise InvalidInput(f"{n} rows need {n} targets, got shape {y.shape}")
         mu = number("mu", mu, 0)
         partition = as_partition(partition, n)
-        if intercept:
+        if intercept is True:
             ones = np.ones((n, 1), A.dtype)
             A = sp.csr_array(sp.hstack([A, ones])) if sp.issparse(A) else np.hstack([A, ones])
         # Within a device rows of equal length lie together: the sparse product then runs without mispredicted
@@ -78,15 +79,15 @@ class LinearModel(ABC):
         if (np.diff(order) != 1).any():
             A, y = A[order], y[order]
         self.mu = float(mu)
-        self.intercept = intercept
+        self.intercept = bool(intercept)
         self.names = partition.names
         self.counts = partition.counts
         share = self.counts / self.counts.sum()
         self.weights = share if weights is None else device_weights(weights, len(share))
         self.features = int(A.shape[1])
-        self._starts = np.concatenate([[0], np.cumsum(self.counts)])
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         A, self._y = self._prepare(A, y)
-        self._table = (SparseTable if sp.issparse(A) else DenseTable)(A, threads)
+        self.table = (SparseTable if sp.issparse(A) else DenseTable)(A, threads)
         self._penalty = np.full(self.features, self.mu, A.dtype)
         if intercept:
             self._penalty[-1] = 0
@@ -111,12 +112,12 @@ class LinearModel(ABC):
     @property
     def work(self) -> float:
         """Multiplications in one product with A."""
-        return float(self._table.size) * self.outputs
+        return float(self.table.size) * self.outputs
 
     @property
     def dtype(self) -> Any:
         """Of the arithmetic."""
-        return self._table.A.dtype
+        return self.table.A.dtype
 
     @property
     def strong_convexity(self) -> float:
@@ -129,12 +130,12 @@ class LinearModel(ABC):
 
     def value(self, x: Array) -> float:
         """f(x)."""
-        loss = np.empty(self._starts[-1], np.result_type(self.dtype, x))
+        loss = np.empty(self.starts[-1], np.result_type(self.dtype, x))
 
         def only_losses(z: Array, block: slice) -> None:
             loss[block] = self._pointwise(z, block)[0]
 
-        self._table.each_block(only_losses, self._point(x))
+        self.table.each_block(only_losses, self._point(x))
         return float(self.weights @ self._losses(x, loss))
 
     def mix(self, x: Array, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Array]:
@@ -143,21 +144,21 @@ class LinearModel(ABC):
         if c.shape[0] != len(self.counts) or c.ndim > 2:
             raise InvalidInput(f"a mix needs one coefficient for each of {len(self.counts)} devices, got {c.shape}")
         point = self._point(x)
-        loss = np.empty(self._starts[-1], np.result_type(self.dtype, x))
+        loss = np.empty(self.starts[-1], np.result_type(self.dtype, x))
         scale = (c.T / self.counts).T.astype(self.dtype, copy=False)
 
         def weighted(z: Array, block: slice) -> Array:
             loss[block], slope = self._pointwise(z, block)
-            factor = self._spread(scale, block)
+            factor = self.spread(scale, block)
             if c.ndim == 1:
                 return slope * (factor if slope.ndim == 1 else factor[:, None])
             return (slope.reshape(len(slope), -1)[:, :, None] * factor[:, None, :]).reshape(len(slope), -1)
 
         if c.ndim == 1:
-            total = self._table.transposed(weighted, point, tail=point.shape[1:]).ravel()
-            return self._losses(x, loss), total + float(c.sum()) * self._ridge(x)
-        totals = self._table.transposed(weighted, point, tail=(self.outputs * c.shape[1],))
-        ridge = np.outer(self._ridge(x), c.sum(axis=0).astype(self.dtype))
+            total = self.table.transposed(weighted, point, tail=point.shape[1:]).ravel()
+            return self._losses(x, loss), total + float(c.sum()) * self.ridge(x)
+        totals = self.table.transposed(weighted, point, tail=(self.outputs * c.shape[1],))
+        ridge = np.outer(self.ridge(x), c.sum(axis=0).astype(self.dtype))
         return self._losses(x, loss), totals.reshape(self.dim, c.shape[1]) + ridge
 
     def gradients(self, x: Array) -> Array:
@@ -166,26 +167,18 @@ class LinearModel(ABC):
 
     def each(self, x: Array) -> tuple[NDArray[np.float64], Array]:
         """(f_i for every device, one row a device: grad f_i), at x or at row i of x; N vectors, but still one pass."""
-        points = np.broadcast_to(x, (len(self.counts), self.dim))
-        losses, out = np.empty(len(points)), np.empty(points.shape, self.dtype)
-        for i, point in enumerate(points):
-            block, ridge = self.block(i), self._ridge(point)
-            rows = self._table.rows(block)
-            loss, slope = self._pointwise(rows @ self._shaped(point), block)
-            losses[i] = loss.sum() / self.counts[i] + 0.5 * float(point @ ridge)
-            out[i] = (rows.T @ slope).ravel() / self.counts[i] + ridge
-        return losses, out
+        return by_device.each(self, x)
 
     def hessian_product(self, x: Array, v: Array) -> Array:
         """(the Hessian of f at x) times v, without forming it."""
         scale = self.weights / self.counts
 
         def curved(z: Array, u: Array, block: slice) -> Array:
-            out: Array = (self._second(z, u).T * self._spread(scale, block)).T
+            out: Array = (self._second(z, u).T * self.spread(scale, block)).T
             return out
 
-        out: Array = self._table.transposed(curved, self._point(x), self._shaped(v), tail=self._shaped(v).shape[1:])
-        return out.ravel() + self._ridge(v)
+        out: Array = self.table.transposed(curved, self._point(x), self._shaped(v), tail=self._shaped(v).shape[1:])
+        return out.ravel() + self.ridge(v)
 
     def hessian(self, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
         """sum_i c_i (the Hessian of f_i at x), written out: for few coordinates."""
@@ -213,20 +206,20 @@ class LinearModel(ABC):
         """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
         some = copy(self)
         chosen = np.asarray(devices, int)
-        at = np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in chosen])
-        some._y, some._table = self._y[at], type(self._table)(self._table.A[at], self._table.threads)
+        at = np.concatenate([np.arange(self.starts[i], self.starts[i + 1]) for i in chosen])
+        some._y, some.table = self._y[at], type(self.table)(self.table.A[at], self.table.threads)
         some.counts, some.weights = self.counts[chosen], self.weights[chosen] / self.weights[chosen].sum()
         some.names = tuple(self.names[i] for i in chosen)
-        some._starts = np.concatenate([[0], np.cumsum(some.counts)])
+        some.starts = np.concatenate([[0], np.cumsum(some.counts)])
         return some
 
     def block(self, device: int) -> slice:
         """Where the rows of a device are stored."""
-        return slice(int(self._starts[device]), int(self._starts[device + 1]))
+        return slice(int(self.starts[device]), int(self.starts[device + 1]))
 
     def rows(self, device: int) -> Any:
         """The stored rows of a device, constant feature included; sparse ones carry their label's sign."""
-        return self._table.rows(self.block(device))
+        return self.table.rows(self.block(device))
 
     @property
     def penalty(self) -> NDArray[np.float64]:
@@ -242,23 +235,24 @@ class LinearModel(ABC):
             raise InvalidInput(f"x must have shape ({self.dim},), got {np.shape(x)}")
         return self._shaped(x)
 
-    def _spread(self, values: Array, block: slice) -> Array:
+    def spread(self, values: Array, block: slice) -> Array:
         """One entry per device, repeated for each of its rows in a block; as it is where there is one device."""
         if len(values) == 1:
             return values
-        start, stop, _ = block.indices(int(self._starts[-1]))
-        first = int(np.searchsorted(self._starts, start, side="right")) - 1
-        last = int(np.searchsorted(self._starts, stop))
-        inside = np.diff(np.clip(self._starts[first : last + 1], start, stop))
+        start, stop, _ = block.indices(int(self.starts[-1]))
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        last = int(np.searchsorted(self.starts, stop))
+        inside = np.diff(np.clip(self.starts[first : last + 1], start, stop))
         return np.repeat(values[first:last], inside, axis=0)
 
-    def _ridge(self, x: Array) -> Array:
+    def ridge(self, x: Array) -> Array:
+        """The gradient of the L2 term at x."""
         out: Array = (self._shaped(x).T * self._penalty).T.ravel()
         return out
 
     def _losses(self, x: Array, loss: Array) -> NDArray[np.float64]:
-        ridge = 0.5 * float(x @ self._ridge(x))
-        return np.asarray(np.add.reduceat(loss, self._starts[:-1]) / self.counts + ridge, float)
+        ridge = 0.5 * float(x @ self.ridge(x))
+        return np.asarray(np.add.reduceat(loss, self.starts[:-1]) / self.counts + ridge, float)
 
 
 def _checked_rows(rows: Any, dtype: Any) -> Any:
