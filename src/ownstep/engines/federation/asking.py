@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.nodes import Nodes, Roster
 from ownstep.engines.federation.wire import ROUND, Refused, Reply, pack_asks, pack_points, unpack_replies
-from ownstep.methods import Ask
+from ownstep.methods import Ask, Sketch
+from ownstep.support.errors import InvalidInput
 
 if TYPE_CHECKING:
     from ownstep.engines.federation.coordinator import Terms
@@ -31,6 +33,8 @@ class Gathered:
     rows : c_i grad f_i(x) by site, or None under secure aggregation.
     losses : f_i(x), zero for the absent; of no use under secure aggregation.
     squares : sum over them of c_i ||d_i||^2, where asked for.
+    extra, value_base, sketches : what came of second order, see
+        :mod:`ownstep.engines.federation.hessians`; the value is the mean loss at the second point.
     why : for everyone else, what happened.
     up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
     """
@@ -45,6 +49,9 @@ class Gathered:
     up: int
     down: int
     squares: float = 0.0
+    extra: Array | None = None
+    value_base: float = np.nan
+    sketches: tuple[Sketch | None, ...] = ()
 
 
 class Asking:
@@ -62,7 +69,7 @@ class Asking:
             return [self.terms.secure.gather(self.nodes, self.roster, *each) for each in one]
         shared, roster = pack_points(asks, points), self.roster
         contents = {node: pack_asks(asks, shared, rounds, i) for i, node in enumerate(roster.nodes)}
-        budget = sum(ask.x.nbytes for ask in asks)
+        budget = sum(ask.x.nbytes + hessians.reply_bytes(ask) for ask in asks)
         replies = self.nodes.ask(contents, ROUND, str(max(rounds)), budget)
         usable: dict[int, list[Reply]] = {}
         why: dict[int, str] = {}
@@ -73,11 +80,12 @@ class Asking:
                     raise self.nodes.no_reply()
                 if isinstance(reply, Refused):
                     raise reply
-                found = unpack_replies(reply, asks)
-                for loop, ask, answer in zip(loops, asks, found, strict=True):
-                    loop.plausible(i, ask, answer)
-                usable[i] = found
-            except Refused as refusal:
+                usable[i] = unpack_replies(reply, asks)
+                for loop, ask, answered in zip(loops, asks, usable[i], strict=True):
+                    _read_sketch(answered, ask, roster.names[i])
+                    loop.plausible(i, ask, answered)
+            except (Refused, InvalidInput) as refusal:
+                usable.pop(i, None)
                 why[i] = str(refusal)
         return [
             collect({i: r[m] for i, r in usable.items()}, ask, roster.weights, why, points[m] is not ask.x)
@@ -105,7 +113,17 @@ def collect(
     rows = {i: r.vector for i, r in replies.items()}
     losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
     squares = float(sum(reply.squares for reply in replies.values()))
-    return Gathered(present, total, float(value), float(value_at), rows, losses, why, up, down, squares)
+    extras = [reply.extra for reply in replies.values() if reply.extra is not None]
+    base = sum(weights[i] * r.loss_base for i, r in replies.items()) / share if share else np.nan
+    sketches = tuple(_read_sketch(replies[i], ask, "") if i in replies else None for i in range(len(weights)))
+    return Gathered(
+        present, total, float(value), float(value_at), rows, losses, why, up, down, squares,
+        np.sum(extras, axis=0) if extras else None, float(base), sketches,
+    )  # fmt: skip
+
+
+def _read_sketch(reply: Reply, ask: Ask, name: str) -> Sketch | None:
+    return None if reply.sketch is None else hessians.unpack_sketch(reply.sketch, ask, name)
 
 
 def needs_rows(ask: Ask) -> bool:

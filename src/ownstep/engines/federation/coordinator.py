@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ownstep.engines.arguments import check_method
 from ownstep.engines.compare import check_labels, slug
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.asking import Asking, Gathered, needs_rows, normed, shifted
 from ownstep.engines.federation.nodes import Nodes, Roster, gather
 from ownstep.engines.federation.wire import (
@@ -30,6 +31,7 @@ from ownstep.engines.federation.wire import (
     Reply,
 )
 from ownstep.engines.limits import Limits
+from ownstep.engines.local.answering import wants_more
 from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
@@ -53,7 +55,7 @@ IMPLAUSIBLE = 10.0
 OUTSIZED = 1e6
 """How much longer than all others a vector must be before its sender is named for what followed."""
 
-CARRIED = ("x", "mix", "local", "links", "also", "curvature")
+CARRIED = ("x", "mix", "local", "links", "also", "curvature", "base", "hessian", "sketch")
 """What a method may ask for here; more than that is refused before the first round."""
 
 
@@ -211,7 +213,7 @@ class _Loop(Loop):
         more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
         if more:
             raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
-        if terms.secure is not None and needs_rows(ask):
+        if terms.secure is not None and (needs_rows(ask) or hessians.own_rank(ask)):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
         if ask.curvature and roster.sampled:
             raise InvalidInput(
@@ -294,6 +296,8 @@ class _Loop(Loop):
         each = rows if shifted(ask) else None
         squares = squares if normed(ask) else np.nan
         self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)
+        if wants_more(ask):
+            self.answer = hessians.told(self.answer, ask, seen, self.rule, share, rows)
         ratio = ask.mix / weights
         alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
         row = {
