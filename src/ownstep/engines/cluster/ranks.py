@@ -33,6 +33,8 @@ MEETING = 600.0
 """Seconds all ranks may take to load their data and arrive at the first round."""
 KEPT = 1 << 14
 """Numbers up to which a buffer is kept from round to round."""
+BACKEND = "OWNSTEP_CLUSTER_BACKEND"
+"""Environment variable by which gloo is chosen where NCCL would be."""
 GRACE = 5.0
 """Seconds the ranks that live give each other to say so."""
 
@@ -80,7 +82,8 @@ class Ranks:
     Parameters
     ----------
     deadline : seconds the slowest rank may be behind the fastest before it counts as hung.
-    device : where the vectors live; a GPU makes the backend NCCL, everything else gloo.
+    device : where the vectors live; a GPU makes the backend NCCL, everything else gloo, unless the environment variable
+        :data:`BACKEND` says gloo, as for several ranks on one GPU, which NCCL refuses.
     """
 
     def __init__(self, deadline: float = DEADLINE, device: str | torch.device = "cpu") -> None:
@@ -89,12 +92,18 @@ class Ranks:
         if not (dist.is_initialized() or torchrun.started()):
             raise OwnstepError(torchrun.HOW)
         self.deadline, self.device = float(deadline), torch.device(device)
-        self.backend = "nccl" if self.device.type == "cuda" else "gloo"
+        gpu = self.device.type == "cuda"
+        self.backend = os.environ.get(BACKEND) or ("nccl" if gpu else "gloo")
+        if self.backend not in ("gloo", "nccl") or (self.backend == "nccl" and not gpu):
+            raise InvalidInput(f"{BACKEND} is gloo, or nccl where the vectors live on a GPU; got {self.backend!r}")
+        # gloo gathers from host memory alone; what is gathered is small
+        self.gathering = self.device if self.backend == "nccl" else torch.device("cpu")
         limit = timedelta(seconds=deadline)
+        if gpu:
+            torch.cuda.set_device(self.device)
         if self.backend == "nccl":
             # Without this NCCL ends the process on a deadline; with it the wait raises, and the rank can be named.
             os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
-            torch.cuda.set_device(self.device)
         if dist.is_initialized():  # the caller's own group; ours has our deadline
             self.group = dist.new_group(backend=self.backend, timeout=limit)
             self.store = Store(dist.PrefixStore("ownstep", dist.distributed_c10d._get_default_store()))
@@ -219,10 +228,10 @@ class Ranks:
 
     def spread(self, data: bytes, source: int) -> bytes:
         """The bytes of one rank, on every rank."""
-        size = torch.tensor([len(data)], device=self.device)
+        size = torch.tensor([len(data)], device=self.gathering)
         with self._named():
             dist.broadcast(size, source, group=self.group)
-            out = torch.zeros(int(size), dtype=torch.uint8, device=self.device)
+            out = torch.zeros(int(size), dtype=torch.uint8, device=self.gathering)
             if self.rank == source:
                 out.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
             dist.broadcast(out, source, group=self.group)
@@ -276,7 +285,7 @@ class Ranks:
                 signal.signal(number, handler)
 
     def _all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        mine = tensor.to(self.device)
+        mine = tensor.to(self.gathering)
         out = [torch.empty_like(mine) for _ in range(self.size)]
         with self._named():
             dist.all_gather(out, mine, group=self.group)
