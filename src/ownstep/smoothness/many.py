@@ -82,14 +82,13 @@ def pooled_top(problem: LinearModel, seed: int = 0) -> float:
 
 
 def _alone(problem: LinearModel, device: int, seed: int) -> float:
-    rows, scale, penalty = problem.rows(device), problem.curvature / problem.counts[device], problem.penalty
+    scale, penalty = problem.curvature / problem.counts[device], problem.penalty
     if problem.features <= DENSE_LIMIT:
-        total = gram(rows, np.full(rows.shape[0], scale)) + np.diag(penalty)
-        return float(np.linalg.eigvalsh(total)[-1])
-    transposed = rows.T
+        parts = (gram(rows, np.full(rows.shape[0], scale)) for _, rows in problem.pieces(device))
+        return float(np.linalg.eigvalsh(sum(parts) + np.diag(penalty))[-1])
 
     def product(v: Array) -> Array:
-        return np.asarray(scale * (transposed @ (rows @ v)) + penalty * v)
+        return np.asarray(scale * sum(rows.T @ (rows @ v) for _, rows in problem.pieces(device)) + penalty * v)
 
     return float(largest_eigenvalues(product, np.array([0, problem.features]), seed)[0])
 

@@ -41,7 +41,7 @@ class BinaryLogistic(LinearModel):
         sign, rows = self._y[self.block(device)], self.rows(device)
         return sp.csr_array(sp.diags_array(sign) @ rows) if self._folded else rows, sign
 
-    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+    def _pointwise(self, z: Array, block: Any) -> tuple[Array, Array]:
         sign = None if self._folded else self._y[block]
         margin = z if sign is None else z * sign
         e = np.abs(margin)
@@ -75,7 +75,7 @@ class MultinomialLogistic(LinearModel):
         self.outputs = len(self.classes)
         return A, np.searchsorted(self.classes, y)
 
-    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+    def _pointwise(self, z: Array, block: Any) -> tuple[Array, Array]:
         y = self._y[block]
         at = np.arange(len(y))
         top = z.max(axis=1)

@@ -77,7 +77,7 @@ def pointwise(model: LinearModel, x: Array, rows: Any) -> Array:
 def hessian(model: LinearModel, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
     """sum_i c_i H_i at x, penalty included, as a (d, d) matrix; one pass whatever the number of devices."""
     A, F, C = model.table.A, model.features, model.outputs
-    curved = pointwise(model, x, A).astype(float) * np.repeat(c / model.counts, model.counts)[:, None, None]
+    curved = pointwise(model, x, A).astype(float) * model.spread(c / model.counts, slice(None))[:, None, None]
     total = np.zeros((F, C, F, C))
     for a in range(C):
         for b in range(a, C):

@@ -60,7 +60,7 @@ class Table(ABC):
         """Stored numbers."""
 
     @abstractmethod
-    def rows(self, block: slice) -> Any:
+    def rows(self, block: Any) -> Any:
         """Consecutive rows, without a copy."""
 
     @abstractmethod
@@ -90,8 +90,8 @@ class DenseTable(Table):
         """Stored numbers."""
         return int(self.A.size)
 
-    def rows(self, block: slice) -> Any:
-        """Consecutive rows, without a copy."""
+    def rows(self, block: slice | NDArray[np.intp]) -> Any:
+        """Some rows; consecutive ones without a copy."""
         return self.A[block]
 
     def each_block(self, F: Callable[..., object], *xs: Array) -> None:
@@ -148,7 +148,7 @@ class SparseTable(Table):
         """Stored numbers."""
         return int(self.A.nnz)
 
-    def rows(self, block: slice) -> Any:
+    def rows(self, block: Any) -> Any:
         """Consecutive rows, without a copy."""
         return _view(self.A, block)
 
