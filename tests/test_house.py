@@ -34,7 +34,7 @@ ROOMS = (
 
 LONG_FUNCTIONS = {
     # What a user may set stands in the signature; the body is short.
-    "run_", "train", "pep", "tune", "run", "race", "compare", "differences",
+    "run_", "train", "fit", "pep", "tune", "run", "race", "compare", "differences",
     # One experiment told from top to bottom.
     "experiment", "measure",
     # The solver's settings and its failures, one after the other.
@@ -47,6 +47,7 @@ SHARED_NAMES = {
     "answering.py": "how its engine answers an ask",
     "site.py": "a site: the engine's half, and the app's",
     "server.py": "the app's coordinator, and the demo's",
+    "fit.py": "the fit, and its command",
     "demo.py": "the demo: its command, and its federation",
     "plan.py": "the plan, and its command",
     "tune.py": "designed steps, and their command",

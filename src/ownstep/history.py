@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,10 @@ from numpy.typing import NDArray
 
 from ownstep.support.errors import InvalidInput, OwnstepError, require_extra
 from ownstep.support.files import what_ails, write_atomically
+from ownstep.support.versions import check_format, stamp
+
+FORMAT = 2
+"""Of the files written here. 1, by ownstep 0.1, kept the words in the json alone."""
 
 COLUMNS = {
     "value": "f(x^k)",
@@ -43,6 +46,7 @@ class History:
     switched_at, switch_why : the round at which the local phase ended, and what the switch saw.
     took_part : (rounds, devices) booleans, or None when everyone always did.
     settings : what is needed to run it again.
+    last : what the devices answered at the last iterate, where the engine had it; never saved.
     """
 
     name: str
@@ -54,6 +58,7 @@ class History:
     switch_why: str = ""
     took_part: NDArray[np.bool_] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    last: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if set(self.columns) != set(COLUMNS):
@@ -149,33 +154,36 @@ class History:
         return out
 
     def save(self, path: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write ``path.npz`` (arrays) and ``path.json`` (the rest); no pickle. Returns both paths."""
-        base = Path(path)
-        arrays: dict[str, Any] = {f"column_{c}": v for c, v in self.columns.items()} | {
-            "x": self.x,
-            "best_x": self.best_x,
-        }
+        """Write ``path.npz`` and, for people, ``path.json`` with everything but the columns; no pickle.
+
+        ``"a"`` and ``"a.npz"`` are the same. Returns both paths.
+        """
+        npz, text = _both(path)
+        about = stamp(FORMAT) | self.to_dict(series=False)
+        arrays: dict[str, Any] = {f"column_{c}": v for c, v in self.columns.items()}
+        arrays |= {"x": self.x, "best_x": self.best_x, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
         if self.took_part is not None:
             arrays["took_part"] = self.took_part
-        npz, text = base.with_name(base.name + ".npz"), base.with_name(base.name + ".json")
         try:
-            base.parent.mkdir(parents=True, exist_ok=True)
+            npz.parent.mkdir(parents=True, exist_ok=True)
             with write_atomically(npz) as file:
                 np.savez_compressed(file, allow_pickle=False, **arrays)
             with write_atomically(text) as file:
-                file.write(json.dumps(self.to_dict(series=False), indent=1).encode())
+                file.write(json.dumps(about, indent=1).encode())
         except OSError as error:
-            raise OwnstepError(f"cannot write the history to {str(base)!r}: {error}") from error
+            raise OwnstepError(f"cannot write the history to {str(path)!r}: {error}") from error
         return npz, text
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> History:
-        """Read back what :meth:`save` wrote under the same path."""
-        base = Path(path)
+        """Read back what :meth:`save` wrote under the same path; ``path.json`` is not needed for it."""
+        npz, text = _both(path)
         try:
-            with base.with_name(base.name + ".npz").open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            with npz.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = dict(file)
-            about = json.loads(base.with_name(base.name + ".json").read_text())
+            # ownstep 0.1 wrote the words into the json alone
+            about = json.loads(bytes(arrays["about"]) if "about" in arrays else text.read_text("utf-8"))
+            check_format(about, FORMAT, f"the history {str(npz)!r}")
             return cls(
                 about["name"],
                 {c: arrays[f"column_{c}"] for c in COLUMNS},
@@ -185,10 +193,19 @@ class History:
                 about["switched_at"],
                 about["switch_why"],
                 arrays.get("took_part"),
-                about["settings"],
+                dict(about["settings"]),
             )
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise OwnstepError(f"no readable history at {str(base)!r} (.npz and .json): {what_ails(error)}") from error
+        except Exception as error:  # a damaged file can make zip, npy, json and whatever reads them fail in any way
+            if isinstance(error, OwnstepError) and not isinstance(error, InvalidInput):
+                raise
+            raise OwnstepError(f"no readable history at {str(path)!r}: {what_ails(error)}") from error
+
+
+def _both(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    base = Path(path)
+    if base.suffix == ".npz":
+        base = base.with_name(base.name[: -len(".npz")] or base.name)
+    return base.with_name(base.name + ".npz"), base.with_name(base.name + ".json")
 
 
 def finite(value: Any) -> Any:

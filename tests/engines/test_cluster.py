@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("torch")
 
 from ownstep.cli import main
+from ownstep.engines import checkpoint as ckpt
 from ownstep.engines import cluster, compare
 from ownstep.engines.cluster import torchrun
 from ownstep.engines.local import engine as local
@@ -290,7 +291,7 @@ def test_the_command_line_under_torchrun_and_ctrl_c(tmp_path, capsys):
         end(child)
     assert child.returncode != 0
     assert checkpoint.exists(), err
-    done = int(local.ckpt.about(checkpoint)["k"])
+    done = int(ckpt.about(checkpoint)["k"])
     more = [*arguments, str(done + 20), "--json"]
     code, out, err = call(capsys, *more, "--checkpoint", str(checkpoint))
     assert code == 0, err

@@ -10,10 +10,24 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from ownstep import partition
-from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, logistic_regression, optimum
+from ownstep.problems import (
+    BinaryLogistic,
+    LeastSquares,
+    MultinomialLogistic,
+    Poisson,
+    ReferenceLogistic,
+    logistic_regression,
+    optimum,
+)
 from ownstep.support.errors import InvalidInput, OwnstepError
 
-MODELS = {"binary": (BinaryLogistic, 2), "multinomial": (MultinomialLogistic, 3), "squares": (LeastSquares, 0)}
+MODELS = {
+    "binary": (BinaryLogistic, 2),
+    "multinomial": (MultinomialLogistic, 3),
+    "squares": (LeastSquares, 0),
+    "reference": (ReferenceLogistic, 3),
+    "poisson": (Poisson, 4),
+}
 
 
 def problem(kind: str, seed: int = 0, devices: int = 3, sparse: bool = False, **options):
@@ -31,6 +45,11 @@ def plain_loss(kind: str, rows, targets, x, mu):
         losses = (rows @ x - targets) ** 2 / 2
     elif kind == "binary":
         losses = np.logaddexp(0, -np.where(targets > 0, 1, -1) * (rows @ x))
+    elif kind == "poisson":
+        losses = np.exp(rows @ x) - targets * (rows @ x)
+    elif kind == "reference":
+        z = np.column_stack([np.zeros(len(rows)), rows @ x.reshape(rows.shape[1], -1)])
+        losses = logsumexp(z, axis=1) - z[np.arange(len(z)), targets]
     else:
         z = rows @ x.reshape(rows.shape[1], -1)
         losses = logsumexp(z, axis=1) - z[np.arange(len(z)), targets]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,8 @@ class Dataset:
     features : one name per column of a table; empty where the columns have no names.
     sites : for every sample the name of who holds it, in data that several sites hold; None otherwise.
     note : what the loader had to do, such as leaving out rows with missing values.
+    label : the name of what the labels are.
+    levels : of every category that became 0/1 columns, its values; the first has no column, it is the reference.
     """
 
     name: str
@@ -37,6 +40,8 @@ class Dataset:
     features: tuple[str, ...] = field(default=(), repr=False)
     sites: NDArray[Any] | None = field(default=None, repr=False)
     note: str = ""
+    label: str = "label"
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def table(self) -> tuple[Any, NDArray[Any]]:
         """(features as a 2-D float matrix, labels), ready for a linear model.

@@ -100,16 +100,20 @@ def _heart_disease(progress: bool | None) -> Dataset:
     wanted = [i for i, name in enumerate(HEART_COLUMNS) if name not in HEART_MOSTLY_MISSING]
     known = ~np.isnan(table[:, wanted]).any(axis=1)
     features: list[str] = []
-    columns = []
+    columns: list[NDArray[np.float64]] = []
+    kinds: dict[str, tuple[str, ...]] = {}
     for i in wanted[:-1]:
         name, values = HEART_COLUMNS[i], table[known, i]
-        levels = np.unique(values)[1:] if name in ("cp", "restecg") else None
-        features += [name] if levels is None else [f"{name}={level:g}" for level in levels]
-        columns += [values] if levels is None else [(values == level).astype(float) for level in levels]
+        if name not in ("cp", "restecg"):
+            features, columns = [*features, name], [*columns, values]
+            continue
+        kinds[name] = tuple(f"{level:g}" for level in np.unique(values))
+        features += [f"{name}={level}" for level in kinds[name][1:]]
+        columns += [(values == float(level)).astype(float) for level in kinds[name][1:]]
     note = f"{int((~known).sum())} of {len(known)} patients left out: they have missing values"
     return Dataset(
         "heart_disease", np.column_stack(columns), (table[known, -1] > 0).astype(int), citation=source.citation,
-        features=tuple(features), sites=sites[known], note=note,
+        features=tuple(features), sites=sites[known], note=note, label="disease", levels=kinds,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ownstep.engines import checkpoint as ckpt
 from ownstep.engines.arguments import check_method
 from ownstep.engines.local.engine import describe, run
 from ownstep.engines.participation import Participation
@@ -185,7 +186,7 @@ def compare(
             raise KeyboardInterrupt
     if checkpoint is not None:  # nothing is left to go on from
         for name in chosen:
-            _checkpoint(checkpoint, name).unlink(missing_ok=True)
+            ckpt.remove(_checkpoint(checkpoint, name))
     return Comparison(histories, made, best, tuple(tolerances))
 
 

@@ -181,4 +181,5 @@ def alike(numbers: NDArray[Any], x: Vector) -> Any:
 
 def norm(v: Vector) -> float:
     """Euclidean norm of a flat vector; symbolic vectors refuse it, as it is not linear."""
-    return math.sqrt(float(v @ v))
+    with np.errstate(over="ignore", invalid="ignore"):  # a vector beyond measure has an infinite norm, and no warning
+        return math.sqrt(float(v @ v))

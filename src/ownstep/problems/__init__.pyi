@@ -12,6 +12,12 @@ from .linear import (
     MultinomialLogistic as MultinomialLogistic,
 )
 from .linear import (
+    Poisson as Poisson,
+)
+from .linear import (
+    ReferenceLogistic as ReferenceLogistic,
+)
+from .linear import (
     logistic_regression as logistic_regression,
 )
 from .network import (

@@ -5,6 +5,7 @@ Torch is never imported here: a tensor is known by what it can do.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,3 +25,9 @@ def to_numpy(vector: Any) -> NDArray[Any]:
 def like(array: NDArray[Any], template: Any) -> Any:
     """The numbers of an array as a vector of the template's kind, precision and place."""
     return template.new_tensor(array) if hasattr(template, "new_tensor") else array
+
+
+def small_enough(*vectors: Any) -> bool:
+    """Are all these finite, and their squared lengths too? A vector beyond that is the trace of an error."""
+    with np.errstate(all="ignore"):
+        return all(math.isfinite(float((flat := v.reshape(-1)) @ flat)) for v in vectors)

@@ -1,1 +1,1 @@
-"""Commands that work on data: ``plan``, ``run``, ``compare``, ``train``, ``data`` and ``demo``."""
+"""Commands that work on data: ``plan``, ``fit``, ``predict``, ``run``, ``compare``, ``train``, ``data``, ``demo``."""

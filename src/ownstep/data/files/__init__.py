@@ -5,6 +5,6 @@ into numbers, ``faults`` finds the line that is wrong, and ``describe`` says wha
 """
 
 from ownstep.data.files.describe import describe
-from ownstep.data.files.read import Reading, read
+from ownstep.data.files.read import Reading, read, read_features
 
-__all__ = ["Reading", "describe", "read"]
+__all__ = ["Reading", "describe", "read", "read_features"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,22 @@ MOST_LEVELS = 1000
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
 
 
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A table as numbers: its rows, their columns' names, labels, sites, the levels of categories, what was done."""
+
+    rows: NDArray[np.float64]
+    features: tuple[str, ...]
+    labels: NDArray[Any]
+    sites: NDArray[Any] | None
+    levels: dict[str, tuple[str, ...]]
+    note: str
+
+
 def encode(
     table: Table, label: str, site: str | None, categories: Collection[str] = (), missing: str | None = None
-) -> tuple[NDArray[np.float64], tuple[str, ...], NDArray[Any], NDArray[Any] | None, str]:
-    """(rows, names of their columns, labels, sites, what was done).
+) -> Encoded:
+    """A table as numbers.
 
     A column of words with k levels becomes k - 1 columns of 0 and 1, named ``column=level``; the first level, in
     alphabetical order (numbers by size), is the reference that all others are compared with.
@@ -38,20 +51,51 @@ def encode(
     _check_finite(table, numbers, kept)
     if missing == "mean":
         _fill_in(table, matrix, names)
-    parts = [matrix]
+    parts, kinds = [matrix], {}
     for name in [c for c in table.columns if c in table.words or (c in table.numeric and c in categories)]:
         values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
         values = values if kept is None else values[kept]
-        columns, levels = _levels(table, name, values)
+        columns, kinds[name] = _levels(table, name, values)
         parts.append(columns)
-        names += levels
+        names += [f"{name}={level}" for level in kinds[name][1:]]
     rows = parts[0] if len(parts) == 1 else np.hstack(parts)
     if not rows.shape[1]:
         raise InvalidInput("no column is left to learn from: all others are the label, the site, constant or ignored")
     labels, sites = table.apart[label], None if site is None else table.apart[site]
     if kept is not None:
         labels, sites = labels[kept], None if sites is None else sites[kept]
-    return rows, tuple(names), _labels(labels), None if sites is None else sites.astype(str), note
+    return Encoded(rows, tuple(names), _labels(labels), None if sites is None else sites.astype(str), kinds, note)
+
+
+def as_features(table: Table, features: Sequence[str], levels: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
+    """The columns that a model was fitted on, from another table: by name, in the model's order.
+
+    A level that the model has not seen is refused, and so is a missing value: nothing is made up.
+    """
+    out = np.empty((len(table), len(features)))
+    for i, feature in enumerate(features):
+        category = next((c for c in levels if feature.startswith(f"{c}=")), None)
+        name = feature if feature in table.columns or category is None else category
+        if name not in table.columns:
+            raise InvalidInput(f"the model needs a column {name!r}, the file has {', '.join(table.columns[:20])}")
+        values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
+        gaps = is_gap(values)
+        if gaps.any():
+            raise InvalidInput(f"{table.where(int(np.argmax(gaps)))}: column {name!r} has no value; complete it")
+        if name == feature:
+            if name in table.words:
+                raise InvalidInput(f"{table.where(0)}: column {name!r} must be a number, got {values[0]!r}")
+            out[:, i] = values
+            continue
+        words = np.array([f"{v:g}" for v in values]) if values.dtype.kind == "f" else values.astype(str)
+        strange = ~np.isin(words, levels[name])
+        if strange.any():
+            row = int(np.argmax(strange))
+            raise InvalidInput(
+                f"{table.where(row)}: column {name!r} is {str(words[row])!r}, the model knows {', '.join(levels[name])}"
+            )
+        out[:, i] = words == feature[len(name) + 1 :]
+    return out
 
 
 def _without_gaps(
@@ -113,8 +157,8 @@ def _fill_in(table: Table, matrix: NDArray[np.float64], names: list[str]) -> Non
             matrix[gaps, i] = matrix[~gaps, i].mean()
 
 
-def _levels(table: Table, name: str, values: NDArray[Any]) -> tuple[NDArray[np.float64], list[str]]:
-    """The 0/1 columns of a category; a missing value becomes the levels' shares, the mean of those columns."""
+def _levels(table: Table, name: str, values: NDArray[Any]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """(0/1 columns of a category, all its levels); a missing value becomes the levels' shares, their columns' mean."""
     gaps = is_gap(values)
     present = values[~gaps]
     if not len(present):
@@ -131,7 +175,7 @@ def _levels(table: Table, name: str, values: NDArray[Any]) -> tuple[NDArray[np.f
     out[np.flatnonzero(~gaps), codes] = 1
     if gaps.any():
         out[gaps] = out[~gaps].mean(axis=0)
-    return out[:, 1:], [f"{name}={level:g}" if levels.dtype.kind == "f" else f"{name}={level}" for level in levels[1:]]
+    return out[:, 1:], tuple(f"{level:g}" if levels.dtype.kind == "f" else str(level) for level in levels)
 
 
 def _check_words(table: Table, name: str, values: NDArray[Any], levels: NDArray[Any]) -> None:

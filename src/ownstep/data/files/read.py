@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.data.dataset import Dataset
-from ownstep.data.files.columns import MISSING_RULES, encode
+from ownstep.data.files.columns import MISSING_RULES, as_features, encode
 from ownstep.data.files.frames import Table, read_table, stacked
 from ownstep.data.files.libsvm import read_libsvm
 from ownstep.data.files.npz import read_npz
@@ -80,6 +80,24 @@ def read(name: str, how: Reading | None = None, progress: bool | None = None) ->
     return Dataset(title, rows, labels)
 
 
+def read_features(
+    name: str, features: Sequence[str], levels: Mapping[str, Sequence[str]], format: str | None = None
+) -> Any:
+    """The columns that a model was fitted on, from a file of new rows; a label in it is not needed."""
+    if name != "-" and not Path(name).is_file():
+        raise InvalidInput(f"there is no file {name!r}")
+    place = Place.of(name)
+    kind = recognise(place, format)
+    if kind in ("csv", "tsv", "parquet"):
+        return as_features(read_table(place, kind), features, levels)
+    if kind == "npz":
+        return read_npz(place)[0]
+    rows = read_libsvm(place)[0]
+    if rows.shape[1] > len(features):
+        raise InvalidInput(f"{place.name!r} has {rows.shape[1]} features, the model knows {len(features)}")
+    return _stack([rows], [name], len(features))
+
+
 def _folder(path: Path, how: Reading, progress: bool | None) -> Dataset:
     """Every file is a device, named after it."""
     if how.site is not None:
@@ -108,7 +126,7 @@ def _folder(path: Path, how: Reading, progress: bool | None) -> Dataset:
     return Dataset(path.name, _stack(rows, [str(p) for p in files]), np.concatenate(labels), sites=sites)
 
 
-def _stack(rows: list[Any], names: list[str]) -> Any:
+def _stack(rows: list[Any], names: list[str], least: int = 0) -> Any:
     import scipy.sparse as sp
 
     if not sp.issparse(rows[0]):
@@ -117,7 +135,7 @@ def _stack(rows: list[Any], names: list[str]) -> Any:
         if other is not None:
             raise InvalidInput(f"{names[0]!r} has rows of shape {width[0]}, {names[other]!r} of {width[other]}")
         return np.concatenate(rows)
-    widest = max(r.shape[1] for r in rows)
+    widest = max(least, *(r.shape[1] for r in rows))
     return sp.vstack([sp.csr_array((r.data, r.indices, r.indptr), shape=(r.shape[0], widest)) for r in rows], "csr")
 
 
@@ -173,8 +191,11 @@ def _dataset(title: str, tables: list[Table], names: list[str] | None, how: Read
             whole.columns, whole.numbers, whole.numeric, whole.words, {**whole.apart, site: np.array(where, object)},
             whole.where,
         )  # fmt: skip
-    rows, features, labels, sites, note = encode(whole, label, site, how.categories, how.missing)
-    return Dataset(title, rows, labels, features=features, sites=sites, note=note)
+    made = encode(whole, label, site, how.categories, how.missing)
+    return Dataset(
+        title, made.rows, made.labels, features=made.features, sites=made.sites, note=made.note, label=label,
+        levels=made.levels,
+    )  # fmt: skip
 
 
 def joined(tables: list[Table]) -> Table:

@@ -100,6 +100,7 @@ class SharedAnswering(Answering):
             mixes = [effective_mix(mix, weights, present, self.missing) for mix in mixes]
         sums = alike(np.stack([mix[mine] for mix in mixes]), seen) @ seen
         gradient = alike(weights[mine][None], rows) @ rows
+        shared.sent = (sums,)
         joined = np.concatenate([sums, gradient]) if isinstance(sums, np.ndarray) else _cat(sums, gradient)
         total, numbers = shared.ranks.add(joined, numbers)
         shared.ranks.bytes -= total[-1].nbytes  # grad f is for the history

@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +26,23 @@ from ownstep.engines.cluster.answering import SharedAnswering
 from ownstep.engines.cluster.ranks import DEADLINE, Ranks
 from ownstep.engines.cluster.rows import Rows, gather, scatter
 from ownstep.engines.cluster.shared import Shared
-from ownstep.engines.local import engine as local
 from ownstep.engines.local.answering import Answered
+from ownstep.engines.local.engine import describe, first_point
+from ownstep.engines.local.loop import Loop
 from ownstep.engines.participation import Participation
+from ownstep.engines.saving import Saver, go_on
 from ownstep.history import History
 from ownstep.methods import METHODS, Ask, Method, key_of
 from ownstep.plan import Devices
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness
 from ownstep.support.checks import whole_number
-from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar
 from ownstep.support.threads import calm_blas
-from ownstep.support.vectors import like, to_numpy
+from ownstep.support.vectors import like, small_enough, to_numpy
 
-__all__ = ["Ranks", "Shared", "deal", "run", "share"]
+__all__ = ["Ranks", "Shared", "deal", "join", "run", "share"]
 
 _joined: list[Ranks] = []
 
@@ -50,6 +52,11 @@ def _ranks(problem: Any, deadline: float | None) -> Ranks:
     if not _joined:
         _joined.append(Ranks(DEADLINE if deadline is None else deadline, getattr(problem, "device", "cpu")))
     return _joined[0]
+
+
+def join(deadline: float | None = None) -> Ranks:
+    """The processes of this run, for sums of one's own before there is a problem."""
+    return _ranks(None, deadline)
 
 
 def share(problem: Problem, weights: ArrayLike | None = None, *, deadline: float | None = None) -> Shared:
@@ -124,7 +131,7 @@ def run(
     ranks = shared.ranks
     if devices is None:
         needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
-        devices = local.describe(shared, needed).devices
+        devices = describe(shared, needed).devices
     progress = progress if ranks.rank == 0 else False
     with ranks.listening():
         extra: dict[str, Any] = {"engine": "cluster", "ranks": ranks.size, "backend": ranks.backend}
@@ -138,26 +145,27 @@ def run(
             )  # fmt: skip
             extra |= {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
             method = tuned.method
-        start = local.first_point(shared, x0)
+        start = first_point(shared, x0)
         measured = measure_gradient or gradient_tolerance is not None
         loop = _Loop(method, shared, devices, start, participation, name or repr(method), extra, measured)
         loop.every, loop.last = measure_every, rounds
         loop.check_agreement(rounds, target, gradient_tolerance)
         path = None if checkpoint is None else Path(checkpoint)
-        if path is not None:
-            loop.go_on_from(path)
-            if loop.k > rounds:
-                raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(path)!r} already has {loop.k}")
-        with calm_blas(shared.work), Bar(loop.name, rounds, progress) as bar:
-            loop.drive(path, bar, target, gradient_tolerance, observe)
-        if path is not None:
-            loop.save(path)
-        else:
-            loop.check_states()
+        with ExitStack() as held:
+            # Rank 0 alone writes, so it alone holds the file.
+            saver = Saver(path if ranks.rank == 0 else None)
+            ranks.together(lambda: held.enter_context(saver))
+            if path is not None:
+                loop.go_on_from(path)
+                if loop.k > rounds:
+                    raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(path)!r} already has {loop.k}")
+            with calm_blas(shared.work), Bar(loop.name, rounds, progress) as bar:
+                loop.drive(path, saver, bar, target, gradient_tolerance, observe)
+            loop.write(path, saver)
         return loop.history()
 
 
-class _Loop(local.Loop):
+class _Loop(Loop):
     """One run in progress, on all ranks in step."""
 
     problem: Shared
@@ -175,6 +183,7 @@ class _Loop(local.Loop):
     def drive(
         self,
         path: Path | None,
+        saver: Saver,
         bar: Bar,
         target: float | None,
         gradient_tolerance: float | None,
@@ -182,8 +191,7 @@ class _Loop(local.Loop):
     ) -> None:
         """Round after round, until all ranks are done or agree to stop."""
         ranks = self.ranks
-        ranks.save_agreed = False
-        self._next_save(path)
+        ranks.save_agreed, ranks.save_at = False, 0.0 if saver.path is not None else np.inf
         while True:
             ranks.round = self.k
             done = self.finished(self.last, target, gradient_tolerance)
@@ -191,14 +199,39 @@ class _Loop(local.Loop):
                 observe(self.k, self.method.point(self.state))
             if done:
                 return
+            if ranks.save_agreed and path is not None and self.measured:  # of a point found sound
+                self.write(path, saver)
             self.advance()
             bar.update(self.k, f"f = {self.columns['value'][-1]:.6g} ({self.columns['phase'][-1]})")
             if ranks.stop_agreed:
                 self.interrupt()
                 return
-            if ranks.save_agreed and path is not None:
-                self.save(path)
-                self._next_save(path)
+
+    def write(self, path: Path | None, saver: Saver) -> None:
+        """Check that all ranks are at the same place, bring what they hold to rank 0, and let it write."""
+        self.ranks.save_agreed = False
+        self.check_states()
+        if path is None or not self.sound:
+            return
+        state, last = self.state, self.answering.last
+        whole, held = gather(state), last.gathered() if isinstance(last, Rows) else last
+        self.answering.memory.gather()
+        _ = self.signature  # evaluated by all ranks together
+        try:
+            self.state, self.answering.last = whole, held
+            saver.save(self.save)
+        finally:
+            self.state, self.answering.last = state, last
+        if saver.path is not None:
+            self.ranks.save_at = saver.next
+
+    def culprits(self) -> str:
+        """Whose share of the sum is not finite: every rank looks at what it sent."""
+        mine = not small_enough(*self.problem.sent)
+        bad = [rank for rank, said in enumerate(self.ranks.gather(bytes([mine]))) if said != b"\0"]
+        held = [self.devices.names[i] for rank in bad for i in self.home.of(rank)]
+        who = ", ".join(self.ranks.who(rank) for rank in bad) or "no single rank"
+        return f"what {who} sent, for {', '.join(held[:5])}{' and others' * (len(held) > 5)}, is not finite"
 
     def evaluate(self) -> None:
         """As everywhere, and count what travels."""
@@ -229,36 +262,18 @@ class _Loop(local.Loop):
         """Is the iterate that was evaluated the last one? One that was not measured is not."""
         return self.measured and super().verdict(rounds, target, gradient_tolerance)
 
-    def save(self, path: Path) -> None:
-        """Check that all ranks are at the same place, then rank 0 writes it down."""
-        self.ranks.save_agreed = False
-        self.check_states()
-        state, last = self.state, self.answering.last
-        whole, held = gather(state), last.gathered() if isinstance(last, Rows) else last
-        self.answering.memory.gather()
-        _ = self.signature  # evaluated by all ranks together
-        if self.ranks.rank:
-            return
-        try:
-            self.state, self.answering.last = whole, held
-            super().save(path)
-        finally:
-            self.state, self.answering.last = state, last
-
     def go_on_from(self, path: Path) -> None:
         """Resume from the newest checkpoint of this name that any rank finds; it travels to all others."""
-        found, data, trouble = -1, b"", None
-        if path.exists():
-            try:
-                data, found = path.read_bytes(), int(ckpt.about(path)["k"])
-            except OwnstepError as error:
-                found, trouble = -2, error
-        counts = [int(np.frombuffer(k, np.int64)[0]) for k in self.ranks.gather(np.int64(found).tobytes())]
-        if min(counts) == -2:
-            raise trouble or OwnstepError(f"{self.ranks.who(counts.index(-2))} cannot read its checkpoint")
+        found: dict[str, Any] = {"k": -1, "data": b""}
+
+        def read(file: Path, shown: Path) -> None:
+            found["k"], found["data"] = int(ckpt.about(file, shown)["k"]), file.read_bytes()
+
+        self.ranks.together(lambda: go_on(path, read))
+        counts = [int(np.frombuffer(k, np.int64)[0]) for k in self.ranks.gather(np.int64(found["k"]).tobytes())]
         if max(counts) < 0:
             return
-        data = self.ranks.spread(data, int(np.argmax(counts)))
+        data = self.ranks.spread(found["data"], int(np.argmax(counts)))
         _ = self.signature  # evaluated by all ranks together
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / path.name
@@ -283,10 +298,6 @@ class _Loop(local.Loop):
     def check_states(self) -> None:
         """Do all ranks hold the same, bit for bit? At checkpoints and at the end; other processors may round apart."""
         self.ranks.agree(f"the state after round {self.k}", self._state_digest())
-
-    def _next_save(self, path: Path | None) -> None:
-        mine = path is not None and self.ranks.rank == 0
-        self.ranks.save_at = time.monotonic() + local.CHECKPOINT_SECONDS if mine else np.inf
 
     def _state_digest(self) -> bytes:
         """Of what all ranks hold alike: everything but the rows of their own devices."""

@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -24,7 +24,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from ownstep.engines.cluster import torchrun
-from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.errors import InvalidInput, OwnstepError, plain_text
 
 DEADLINE = 120.0
 """Seconds the slowest rank may be behind the fastest in a round."""
@@ -239,6 +239,20 @@ class Ranks:
             raise OwnstepError(
                 f"the ranks do not agree on {what}: {', '.join(map(self.who, others))} differ from {self.who(0)}"
             )
+
+    def together(self, act: Callable[[], Any]) -> None:
+        """Act on every rank; an error of ours on any of them ends the run on all, and says where it happened."""
+        trouble: OwnstepError | None = None
+        try:
+            act()
+        except OwnstepError as error:
+            trouble = error
+        said = self.gather(b"" if trouble is None else plain_text(trouble).encode())
+        if trouble is not None:
+            raise trouble
+        for rank, text in enumerate(said):
+            if text:
+                raise OwnstepError(f"{self.who(rank)}: {text.decode()}")
 
     def who(self, rank: int) -> str:
         """A rank with its machine and process."""

@@ -31,6 +31,7 @@ class Shared:
 
     def __init__(self, problem: Problem, ranks: Ranks, weights: ArrayLike | None = None) -> None:
         self.problem, self.ranks = problem, ranks
+        self.sent: tuple[Any, ...] = ()  # this rank's last share of a sum, to say whose was not finite
         self.kind, self.dim, self.work = type(problem).__name__, problem.dim, problem.work
         counts = [np.frombuffer(c, np.int64) for c in ranks.gather(_counts(problem).tobytes())]
         self.counts = np.concatenate(counts)
@@ -64,6 +65,7 @@ class Shared:
     def mix(self, x: Any, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
         """(f_i(x) for every device, sum_i c_i grad f_i(x)): this rank's share, then one all-reduce of one vector."""
         mine, total = self.problem.mix(x, c[self.mine])
+        self.sent = (total,)
         losses = np.zeros(len(self.weights))
         losses[self.mine] = mine
         total, losses = self.ranks.add(total, losses)

@@ -30,9 +30,10 @@ from ownstep.engines.federation.wire import (
     pack_points,
     unpack_replies,
 )
-from ownstep.engines.local.engine import Loop
+from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
+from ownstep.engines.saving import go_on
 from ownstep.history import History
 from ownstep.methods import Answer, Ask, Method, norm
 from ownstep.methods.local_work import lengths
@@ -167,8 +168,8 @@ def race(
     loops = [_Loop(m, roster, start, terms, label, L_pooled) for label, m in methods.items()]
     files = {loop: None if place is None else place / f"{slug(loop.name)}.ckpt.npz" for loop in loops}
     for loop, file in files.items():
-        if file is not None and file.exists():
-            loop.resume(file)
+        if file is not None:
+            go_on(file, loop.resume)
             if loop.k > rounds:
                 raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(file)!r} already has {loop.k}")
     asking = Asking(Nodes(grid, terms.deadline), roster, terms)
@@ -182,13 +183,14 @@ def race(
                     why = "; ".join(f"{roster.names[i]}: {w}" for i, w in gathered.why.items())
                     raise OwnstepError(f"no site answered in round {loop.k} within {terms.deadline:g} s ({why})")
                 loop.absorb(gathered, began)
-                if loop.verdict(rounds, target, gradient_tolerance):
+                done = loop.verdict(rounds, target, gradient_tolerance)
+                file = files[loop]
+                if file is not None:  # the point that was just evaluated, if it is sound: the next may not be
+                    loop.save(file)
+                if done:
                     active.remove(loop)
                 else:
                     loop.advance()
-                file = files[loop]
-                if file is not None:
-                    loop.save(file)
             bar.update(max(loop.k for loop in loops), f"f = {loops[0].columns['value'][-1]:.6g}")
     return {loop.name: loop.history() for loop in loops}
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ownstep.engines import checkpoint as ckpt
-from ownstep.engines.local.engine import DIVERGED, digest
+from ownstep.engines.local.loop import DIVERGED, digest
 from ownstep.history import History
 from ownstep.methods import Answer, At, Method, Never, Watch
 from ownstep.plan import Devices

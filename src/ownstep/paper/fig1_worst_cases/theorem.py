@@ -154,6 +154,25 @@ def _pair(L: Any) -> str:
     return f"({', '.join('1/3' if abs(x - 1 / 3) < 1e-12 else f'{x:g}' for x in L)})"
 
 
+def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """For the report: the certified ratio to GD in every class, and the radius at which the inequality ends."""
+    at = [f"{_pair(row['L'])}" for row in result["table"] if row["metric"] == METRICS[0]]
+    lines = [
+        {
+            "name": metric,
+            "x": list(range(len(at))),
+            "y": [row["ratio"][1] for row in result["table"] if row["metric"] == metric],
+        }
+        for metric in METRICS
+    ]
+    lines.append({"name": "GD itself", "x": list(range(len(at))), "y": [1.0] * len(at)})
+    shown = {
+        "title": "Worst case over that of GD at 1/L-bar, certified from above", "y": "ratio", "x": "L1, L2",
+        "ticks": at, "lines": lines, "pointer": "result.table",
+    }  # fmt: skip
+    return [shown]
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """The map: below the line Theorem 1's inequality is true, above it is false."""
     horizons = list(dict.fromkeys(e["rounds"] for e in result["ends"]))

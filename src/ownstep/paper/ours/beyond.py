@@ -227,6 +227,26 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": word, "rule": rule, "findings": findings}
 
 
+def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """For the report: rounds to the middle level, one line per method and one tick per problem."""
+    level = f"{LEVELS[1]:g}"
+    names = list(result["full"])
+    lines = []
+    for method in SHOWN:
+        rounds = [
+            next((row["rounds"][level] for row in arm["rows"] if row["method"] == method), None)
+            for arm in result["full"].values()
+        ]
+        if any(rounds):
+            lines.append({"name": method, "x": list(range(len(names))), "y": rounds})
+    return [
+        {
+            "title": f"Rounds to a relative gap of {level}", "y": "rounds", "x": "problem", "ticks": names, "log": True,
+            "lines": lines, "kind": "points", "pointer": "result.full",
+        }
+    ]  # fmt: skip
+
+
 def figure(result: dict[str, Any]) -> Figure:
     """One panel a dataset: gap against rounds; the last one shows the worst cases."""
     arms = result["full"]

@@ -15,7 +15,31 @@ from ownstep.support.errors import InvalidInput
 Array = NDArray[Any]
 
 
-class BinaryLogistic(LinearModel):
+class Classifier(LinearModel):
+    """A linear model of classes.
+
+    Parameters are those of :class:`~ownstep.problems.linear.model.LinearModel`, and
+
+    classes : all of them, in order, where these rows may not have every one: a site's part of the data.
+    """
+
+    def __init__(self, rows: Any, targets: ArrayLike, *args: Any, classes: ArrayLike | None = None, **kw: Any) -> None:
+        self.classes = np.zeros(0) if classes is None else np.asarray(classes)
+        super().__init__(rows, targets, *args, **kw)
+
+    def _codes(self, y: Array) -> NDArray[np.intp]:
+        """The place of every label among the classes."""
+        if not len(self.classes):
+            self.classes = _classes(y)
+        codes = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
+        if (self.classes[codes] != y).any():
+            raise InvalidInput(
+                f"labels must be one of {self.classes.tolist()!r}, got {y[self.classes[codes] != y][0]!r}"
+            )
+        return codes
+
+
+class BinaryLogistic(Classifier):
     """Two classes, b_j = -1 or +1.
 
         f_i(x) = (1/n_i) sum_j log(1 + exp(-b_j a_j^T x)) + mu/2 ||x||^2
@@ -28,10 +52,10 @@ class BinaryLogistic(LinearModel):
     curvature_kind = "exact"  # reached at x = 0, by every row at once
 
     def _prepare(self, A: Any, y: Array) -> tuple[Any, Array]:
-        self.classes = _classes(y)
+        codes = self._codes(y)
         if len(self.classes) != 2:
             raise InvalidInput(f"binary logistic regression needs two classes, got {len(self.classes)}")
-        sign = np.where(y == self.classes[1], 1.0, -1.0).astype(A.dtype)
+        sign = np.where(codes == 1, 1.0, -1.0).astype(A.dtype)
         self._folded = sp.issparse(A)
         # b_j is folded into sparse rows: A x is then the margin itself. Dense rows are large, and stay where they are.
         return sp.csr_array(sp.diags_array(sign, dtype=A.dtype) @ A) if self._folded else A, sign
@@ -59,7 +83,7 @@ class BinaryLogistic(LinearModel):
         return out
 
 
-class MultinomialLogistic(LinearModel):
+class MultinomialLogistic(Classifier):
     """C classes with a softmax; x holds a (features, C) table row by row.
 
         f_i(x) = (1/n_i) sum_j [ log sum_c exp(a_j^T x_c) - a_j^T x_{y_j} ] + mu/2 ||x||^2
@@ -71,9 +95,9 @@ class MultinomialLogistic(LinearModel):
     curvature_kind = "upper bound"  # diag(p) - p p^T <= I/2, with equality only for p = (1/2, 1/2, 0, ...)
 
     def _prepare(self, A: Any, y: Array) -> tuple[Any, Array]:
-        self.classes = _classes(y)
+        codes = self._codes(y)
         self.outputs = len(self.classes)
-        return A, np.searchsorted(self.classes, y)
+        return A, codes
 
     def _pointwise(self, z: Array, block: Any) -> tuple[Array, Array]:
         y = self._y[block]
@@ -91,6 +115,48 @@ class MultinomialLogistic(LinearModel):
         p /= p.sum(axis=1, keepdims=True)
         out: Array = p * (u - (p * u).sum(axis=1, keepdims=True))
         return out
+
+
+class ReferenceLogistic(Classifier):
+    """C classes with a softmax, the first of them the reference whose coefficients are zero.
+
+        f_i(x) = (1/n_i) sum_j [ log(1 + sum_{c > 0} exp(a_j^T x_c)) - a_j^T x_{y_j} ] + mu/2 ||x||^2,      x_0 = 0
+
+    x holds a (features, C - 1) table row by row. Without an L2 term this has one minimiser where
+    :class:`MultinomialLogistic` has a line of them; it is the multinomial logit of statistics.
+    """
+
+    curvature = 0.5
+    curvature_kind = "upper bound"
+
+    def _prepare(self, A: Any, y: Array) -> tuple[Any, Array]:
+        codes = self._codes(y)
+        self.outputs = len(self.classes) - 1
+        return A, codes
+
+    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+        z, y = z.reshape(len(z), -1), self._y[block]
+        p, log_total = _shares(z)
+        at = np.flatnonzero(y)
+        loss = log_total
+        loss[at] -= z[at, y[at] - 1]
+        p[at, y[at] - 1] -= 1
+        return loss, p if self.outputs > 1 else p[:, 0]
+
+    def _second(self, z: Array, u: Array) -> Array:
+        p = _shares(z.reshape(len(z), -1))[0].reshape(z.shape)
+        weighted = (p * u).sum(axis=1, keepdims=True) if z.ndim == 2 else p * u
+        out: Array = p * (u - weighted)
+        return out
+
+
+def _shares(z: Array) -> tuple[Array, Array]:
+    """(probability of every class but the reference, log of the sum that they are divided by)."""
+    top = np.maximum(z.max(axis=1), 0)
+    p = np.exp(z - top[:, None])
+    total = p.sum(axis=1) + np.exp(-top)
+    p /= total[:, None]
+    return p, np.log(total) + top
 
 
 def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, **kwargs: Any) -> LinearModel:

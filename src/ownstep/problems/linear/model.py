@@ -37,7 +37,8 @@ class LinearModel(ABC):
     targets : (n,) labels or responses.
     partition : who holds which row; everything on one device by default.
     mu : weight of the L2 term, at least 0.
-    intercept : add an unpenalised constant feature as the last coordinate of x.
+    intercept : add an unpenalised constant feature as the last coordinate of x; ``"last"`` where the last column of the
+        rows already is that constant.
     weights : w_i of the objective; the share of samples |D_i|/|D| by default.
     dtype : of the arithmetic, float64 unless told otherwise.
     threads : how many a pass over the rows may use; ``OMP_NUM_THREADS`` or every core by default. Results do not
@@ -58,7 +59,7 @@ class LinearModel(ABC):
         targets: ArrayLike,
         partition: Partition | None = None,
         mu: float = 1e-3,
-        intercept: bool = False,
+        intercept: bool | Literal["last"] = False,
         weights: ArrayLike | None = None,
         dtype: Any = np.float64,
         threads: int | None = None,
@@ -70,7 +71,7 @@ class LinearModel(ABC):
             raise InvalidInput(f"{n} rows need {n} targets, got shape {y.shape}")
         mu = number("mu", mu, 0)
         partition = as_partition(partition, n)
-        if intercept:
+        if intercept is True:
             ones = np.ones((n, 1), A.dtype)
             A = sp.csr_array(sp.hstack([A, ones])) if sp.issparse(A) else np.hstack([A, ones])
         device_of = partition.device_of
@@ -85,7 +86,7 @@ class LinearModel(ABC):
             elif (np.diff(order) != 1).any():
                 A, y = A[order], y[order]
         self.mu = float(mu)
-        self.intercept = intercept
+        self.intercept = bool(intercept)
         self.names = partition.names
         self.counts = partition.counts
         share = self.counts / self.counts.sum()

@@ -1,0 +1,175 @@
+"""``ownstep fit`` and ``ownstep predict``: a model over sites with a statistician's table, and its predictions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ownstep.cli.choose import choose_engine
+from ownstep.cli.common import (
+    Categories,
+    Data,
+    Format,
+    Ignore,
+    Json,
+    Label,
+    MissingValues,
+    Seed,
+    Site,
+    console,
+    emit,
+    listed,
+    reading,
+    show_table,
+)
+from ownstep.data import load
+from ownstep.data.files import read_features
+from ownstep.engines.cluster import torchrun
+from ownstep.glm import Fitted, fit, load_model
+from ownstep.glm.families import FAMILIES
+from ownstep.glm.result import PENALISED
+from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.files import write_atomically
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("fit")(fit_)
+    app.command()(predict)
+
+
+def fit_(
+    data: Data,
+    label: Label = None,
+    site: Site = None,
+    missing: MissingValues = None,
+    categories: Categories = None,
+    ignore: Ignore = None,
+    format: Format = None,
+    family: Annotated[str, typer.Option(help=f"auto, or one of {', '.join(FAMILIES)}.")] = "auto",
+    mu: Annotated[
+        float, typer.Option(help="Penalty mu/2 ||x||^2 on the standardised coefficients; none by default.")
+    ] = 0.0,
+    holdout: Annotated[float, typer.Option(help="Share of every site's rows to measure on; none by default.")] = 0.0,
+    allow: Annotated[
+        str | None, typer.Option(help="Sites that take part although they are small, separated by commas; or all.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="local, or cluster: one process a rank, the default under torchrun.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the model here: .json or .safetensors.")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Fit a generalised linear model over sites: coefficients, standard errors, p-values, intervals.
+
+    Each site sends sums only: of its columns once, then its loss, gradient and Hessian, a few times. The numbers are
+    those of a fit on all rows in one place. Sites so small that people could be recognised are refused by name.
+
+    Example: ownstep fit patients.csv --label ill --site hospital --holdout 0.3 --out model.json
+    """
+    engine = choose_engine(engine)
+    if out is not None and out.suffix not in (".json", ".safetensors"):
+        raise InvalidInput(f"--out {out}: a model is written to a .json or .safetensors file")
+    found = load(data, **reading(label, site, missing, format, categories, ignore).options())
+    rows, labels = found.table()
+    told = fit(
+        rows, labels, found.sites, family=family, features=found.features, mu=mu, holdout=holdout,
+        allow=listed(allow), engine=engine, label=found.label, levels=found.levels, seed=seed,
+    )  # fmt: skip
+    if not torchrun.first():
+        return
+    written = None if out is None else str(told.model.save(out))
+    if as_json:
+        emit({"data": data, "note": found.note, "model": written} | told.to_dict())
+        return
+    _show(told, found.note)
+    if written:
+        typer.echo(f"model: {written}")
+
+
+def _show(told: Fitted, note: str) -> None:
+    out, effect = console(), FAMILIES[told.model.family].effect
+    heads = ["coefficient", "estimate", "std. error", "z", "p", "95 % from", "to", *([effect] if effect else [])]
+    table = Table(*heads, box=None, header_style="bold")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for c in told.coefficients:
+        cells = [f"{c.estimate:.5g}", f"{c.standard_error:.4g}", f"{c.z:.3f}", _p(c.p), f"{c.low:.4g}", f"{c.high:.4g}"]
+        table.add_row(c.name, *cells, *([] if c.ratio is None else [f"{c.ratio:.4g}"]))
+    show_table(table, out)
+    against = f", reference class {told.model.classes[0]}" if told.model.classes else ""
+    out.print(
+        f"{told.model.family} model of {told.model.label!r}{against}; {told.rows:,} rows; "
+        f"log-likelihood {told.log_likelihood:.6f}, AIC {told.aic:.4f}"
+    )
+    if told.mu > 0:
+        out.print(f"penalised, mu = {told.mu:g}: {PENALISED}")
+    if note:
+        out.print(f"note: {note}")
+    _show_held_out(told, out)
+    if len(told.sites) > 1:
+        out.print("sites: " + ", ".join(f"{name} ({n:,} rows)" for name, n in told.sites.items()))
+        out.print(f"{told.exchanges} exchanges, {told.bytes:,} bytes in all. Every site tells:")
+        for line in told.reveals:
+            out.print(f"  {line['exchanges']} x {line['numbers']:,} numbers: {line['what']}")
+
+
+def _show_held_out(told: Fitted, out: Any) -> None:
+    if not told.held_out:
+        return
+    keys = [k for k in next(iter(told.held_out.values())) if k != "rows"]
+    table = Table("held-out rows of", "rows", *[k.replace("_", " ") for k in keys], box=None, header_style="bold")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, found in told.held_out.items():
+        table.add_row(name, f"{found['rows']:,}", *["-" if found[k] is None else f"{found[k]:.4f}" for k in keys])
+    show_table(table, out)
+
+
+def _p(p: float) -> str:
+    return f"{p:.4f}" if p >= 1e-4 else f"{p:.1e}"
+
+
+def predict(
+    data: Data,
+    model: Annotated[Path, typer.Option(help="The file that ownstep fit --out wrote.")],
+    format: Format = None,
+    out: Annotated[Path | None, typer.Option(help="Write the predictions to this CSV file; else print them.")] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Predict new rows with a fitted model: a probability per class, or a number.
+
+    Columns are found by name; columns that the model does not know are left alone.
+
+    Example: ownstep predict new.csv --model model.json --out predictions.csv
+    """
+    fitted = load_model(model)
+    rows = read_features(data, fitted.features, fitted.levels, format)
+    predicted = fitted.predict(rows)
+    if fitted.classes:
+        heads = ["predicted", *[f"p({c})" for c in fitted.classes]]
+        lines = [[fitted.classes[int(p.argmax())], *p.tolist()] for p in predicted]
+    else:
+        heads, lines = ["predicted"], [[value] for value in predicted.tolist()]
+    if as_json:
+        emit({"label": fitted.label, "columns": heads, "predictions": lines})
+        return
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([heads, *lines])
+    if out is None:
+        sys.stdout.write(text.getvalue())
+        return
+    try:
+        with write_atomically(out) as file:
+            file.write(text.getvalue().encode())
+    except OSError as error:
+        raise OwnstepError(f"cannot write {str(out)!r}: {error}") from error
+    typer.echo(f"{len(lines):,} predictions: {out}")

@@ -1,0 +1,62 @@
+"""Reasons not to believe a table: columns that are combinations of others, and classes that a column separates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from ownstep.support.errors import InvalidInput
+
+Array = NDArray[np.float64]
+DEPENDENT = 1e-10
+"""Share of a column's variance that others leave unexplained, below which it is a combination of them."""
+FLATTENED = 1e-5
+"""Curvature along a direction, relative to that at the start, below which the likelihood is flat there: it has no
+maximum, the coefficients run away."""
+
+
+def collinear(gram: Array, features: Sequence[str]) -> InvalidInput | None:
+    """The error for the first column that the ones before it determine.
+
+    Parameters
+    ----------
+    gram : (d + 1, d + 1) products of the standardised columns, the constant last, up to a factor.
+    """
+    order = [len(features), *range(len(features))]
+    G = gram[np.ix_(order, order)]
+    G = G / np.sqrt(np.outer(G.diagonal(), G.diagonal()))
+    for j in range(1, len(G)):
+        before = G[:j, :j]
+        coefficients = np.linalg.lstsq(before, G[:j, j], rcond=None)[0]
+        left = 1 - 2 * coefficients @ G[:j, j] + coefficients @ before @ coefficients
+        if left < DEPENDENT:
+            used = [features[i - 1] for i in range(1, j) if abs(coefficients[i]) > 1e-6]
+            name = features[j - 1]
+            return InvalidInput(
+                f"column {name!r} is a combination of {', '.join(map(repr, used[:6]))}"
+                f"{' and others' if len(used) > 6 else ''}, so their coefficients are not determined; leave one out "
+                f"with --ignore {name.split('=')[0]}, or give a penalty with --mu"
+            )
+    return None
+
+
+def separated(first: Array, last: Array, names: Sequence[str]) -> InvalidInput | None:
+    """The error for classes that some combination of columns tells apart without a mistake.
+
+    Along such a direction v the likelihood rises for ever, and its curvature v'Hv goes to zero while that at the start
+    did not.
+    """
+    values, vectors = eigh(last, first)
+    if values[0] > FLATTENED:
+        return None
+    direction = np.abs(vectors[:, 0]) * np.sqrt(np.maximum(first.diagonal(), 0))
+    strong = np.argsort(-direction)
+    chosen = [names[i] for i in strong[:3] if direction[i] > 0.2 * direction[strong[0]]]
+    return InvalidInput(
+        f"{', '.join(map(repr, chosen))} separate{'s' * (len(chosen) == 1)} the classes without a mistake, at least in "
+        "some rows: the likelihood has no maximum and the coefficients grow for ever; give a penalty with --mu, or "
+        "leave a column out with --ignore"
+    )

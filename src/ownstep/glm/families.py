@@ -1,0 +1,67 @@
+"""Which distribution the label has: its loss, its start, its log-likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.problems.linear import BinaryLogistic, LeastSquares, LinearModel, Poisson, ReferenceLogistic
+from ownstep.support.errors import InvalidInput, unknown_name
+
+MOST_CLASSES = 10
+"""Numbers with more different values than this are taken for quantities, not for classes."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A distribution of the label.
+
+    Parameters
+    ----------
+    name : as on the command line.
+    problem : the loss.
+    classes : does it predict classes?
+    effect : what exp(coefficient) is called; empty where it means nothing.
+    """
+
+    name: str
+    problem: type[LinearModel]
+    classes: bool
+    effect: str = ""
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("logistic", BinaryLogistic, True, "odds ratio"),
+        Family("softmax", ReferenceLogistic, True, "odds ratio"),
+        Family("linear", LeastSquares, False),
+        Family("poisson", Poisson, False, "rate ratio"),
+    )
+}
+
+
+def choose(name: str, labels: NDArray[Any]) -> tuple[Family, NDArray[Any]]:
+    """(the family, the classes in order); ``auto`` goes by the labels."""
+    if name != "auto" and name not in FAMILIES:
+        raise unknown_name("family", name, ["auto", *FAMILIES])
+    if name in ("linear", "poisson"):
+        if labels.dtype.kind not in "iufb":
+            raise InvalidInput(f"--family {name} needs a label that is a number, got {labels[0]!r}")
+        return FAMILIES[name], np.zeros(0)
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise InvalidInput(f"every row has the label {classes[0]!r}: there is nothing to tell apart")
+    if name == "auto":
+        quantity = classes.dtype.kind == "f" or (classes.dtype.kind in "iu" and len(classes) > MOST_CLASSES)
+        if quantity and len(classes) > 2:
+            return FAMILIES["linear"], np.zeros(0)
+        name = "logistic" if len(classes) == 2 else "softmax"
+    if name == "logistic" and len(classes) != 2:
+        raise InvalidInput(f"--family logistic needs two classes, the label has {len(classes)}; use softmax or linear")
+    if len(classes) > 100:
+        raise InvalidInput(f"--family softmax: the label has {len(classes)} classes, at most 100 are possible")
+    return FAMILIES[name], classes

@@ -1,0 +1,61 @@
+"""What a fit found, and what every site had to tell for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ownstep.glm.families import FAMILIES
+from ownstep.glm.inference import Coefficient
+from ownstep.glm.prediction import Model
+from ownstep.history import History
+
+PENALISED = (
+    "estimates are shrunk by the penalty: standard errors, p-values and intervals describe the shrunk estimates, "
+    "not those of maximum likelihood"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fit: the table, the model, and what it took.
+
+    Parameters
+    ----------
+    coefficients : one line each, the intercept first.
+    log_likelihood, aic : of the rows it was fitted on; AIC counts the coefficients.
+    mu : weight of the L2 term on the standardised coefficients, 0 for maximum likelihood.
+    sites : rows of every site that were used.
+    held_out : for every site, and for all together, how well the model predicts rows it has not seen.
+    exchanges : how often the coordinator waited for the sites, in all.
+    bytes : what travelled, both ways, over all sites.
+    reveals : what a site tells, one line per kind of exchange.
+    """
+
+    model: Model
+    coefficients: Sequence[Coefficient]
+    log_likelihood: float
+    aic: float
+    rows: int
+    mu: float
+    sites: Mapping[str, int]
+    exchanges: int
+    bytes: int
+    reveals: Sequence[Mapping[str, Any]]
+    history: History = field(repr=False)
+    held_out: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    covariance: Any = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        effect = FAMILIES[self.model.family].effect
+        out: dict[str, Any] = {
+            "family": self.model.family, "label": self.model.label, "classes": list(self.model.classes),
+            "coefficients": [c.to_dict(effect) for c in self.coefficients],
+            "log_likelihood": self.log_likelihood, "aic": self.aic, "rows": self.rows, "mu": self.mu,
+            "penalised": self.mu > 0, "sites": dict(self.sites), "exchanges": self.exchanges, "bytes": self.bytes,
+            "reveals": [dict(line) for line in self.reveals],
+            "held_out": {name: dict(told) for name, told in self.held_out.items()},
+        }  # fmt: skip
+        return out | ({"note": PENALISED} if self.mu > 0 else {})

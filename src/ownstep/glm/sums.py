@@ -1,0 +1,111 @@
+"""What the sites send before the first step: counts, sums and sums of squares; means and deviations follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from ownstep.problems.linear.second_order import blocks
+from ownstep.support.errors import InvalidInput
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums over rows, to be added up over sites.
+
+    Parameters
+    ----------
+    rows : how many.
+    values, squares : of every column.
+    label, label_squares, log_factorials : of the label, where it is a number.
+    classes : rows of each class, where it is not.
+    """
+
+    rows: float
+    values: Array
+    squares: Array
+    label: float
+    label_squares: float
+    log_factorials: float
+    classes: Array
+
+    def flat(self) -> Array:
+        """As one vector, the way it travels."""
+        alone = [self.rows, self.label, self.label_squares, self.log_factorials]
+        return np.concatenate([alone, self.classes, self.values, self.squares])
+
+    @classmethod
+    def from_flat(cls, vector: Array, classes: int) -> Sums:
+        """The inverse of :meth:`flat`."""
+        columns = (len(vector) - 4 - classes) // 2
+        rest = vector[4 + classes :]
+        return cls(
+            float(vector[0]), rest[:columns], rest[columns:], float(vector[1]), float(vector[2]), float(vector[3]),
+            vector[4 : 4 + classes],
+        )  # fmt: skip
+
+    @property
+    def scale(self) -> Scale:
+        """Mean and deviation of every column over all sites."""
+        mean = self.values / self.rows
+        variance = np.maximum(self.squares / self.rows - mean**2, 0)
+        tiny = 1e-14 * self.squares / self.rows  # what rounding leaves of a constant column
+        return Scale(mean, np.where(variance > tiny, np.sqrt(variance), 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Mean and standard deviation of every column; a deviation of 0 means that the column is constant."""
+
+    mean: Array
+    deviation: Array
+
+    def check(self, features: tuple[str, ...]) -> None:
+        """Refuse constant columns: nobody could tell them from the intercept."""
+        constant = np.flatnonzero(self.deviation == 0)
+        if len(constant):
+            name = features[constant[0]]
+            others = f" (and {len(constant) - 1} more)" if len(constant) > 1 else ""
+            raise InvalidInput(
+                f"column {name!r}{others} is constant over all sites, so it cannot be told from the intercept; leave "
+                f"it out with --ignore {name.split('=')[0]}"
+            )
+
+    def apply(self, rows: Any, order: NDArray[np.intp]) -> Any:
+        """The rows in this order, standardised, with a constant last; sparse rows are scaled and not centred."""
+        n, d = len(order), rows.shape[1]
+        if sp.issparse(rows):
+            scaled = sp.csr_array(rows)[order] @ sp.diags_array(1 / self.deviation)
+            return sp.csr_array(sp.hstack([scaled, np.ones((n, 1))]))
+        out = np.empty((n, d + 1))
+        for block in blocks(out, d):
+            part = order[block]
+            np.subtract(rows[part], self.mean, out=out[block, :-1])
+            out[block, :-1] /= self.deviation
+        out[:, -1] = 1
+        return out
+
+
+def sums_of(rows: Any, labels: NDArray[Any], classes: NDArray[Any]) -> Sums:
+    """The sums of one site's rows."""
+    if sp.issparse(rows):
+        values = np.asarray(rows.sum(axis=0), float).ravel()
+        squares = np.asarray(rows.multiply(rows).sum(axis=0), float).ravel()
+    else:
+        values, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+        for block in blocks(rows, rows.shape[1]):
+            values += rows[block].sum(axis=0)
+            squares += np.einsum("ij,ij->j", rows[block], rows[block])
+    if len(classes):
+        counts = np.array([(labels == c).sum() for c in classes], float)
+        return Sums(len(labels), values, squares, 0.0, 0.0, 0.0, counts)
+    y = labels.astype(float)
+    factorials = float(gammaln(y + 1).sum()) if (y >= 0).all() else 0.0
+    return Sums(len(y), values, squares, float(y.sum()), float(y @ y), factorials, np.zeros(0))

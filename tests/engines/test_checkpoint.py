@@ -1,0 +1,327 @@
+"""What checkpoints and histories survive: bad numbers, damage, full disks, two writers, SIGTERM, old versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ownstep.engines import checkpoint as ckpt
+from ownstep.engines import run, saving
+from ownstep.engines.local.loop import Loop
+from ownstep.history import History
+from ownstep.methods import EXTRA, GD, At, Nesterov, OwnStep
+from ownstep.support.errors import OwnstepError
+from ownstep.support.files import hold, sweep, write_atomically
+
+from ..conftest import make_least_squares, make_logistic
+
+ROOT = Path(__file__).parents[2]
+BEFORE = Path(__file__).parent / "written_by_0_1"
+
+
+def same(first: History, second: History) -> None:
+    for column in ("value", "phase", "step", "participants"):
+        np.testing.assert_array_equal(first.columns[column], second.columns[column])
+    np.testing.assert_array_equal(first.x, second.x)
+
+
+def once_wrong(problem, call: int, device: int, value: float):
+    """A problem one of whose devices gives one wrong gradient, in the n-th pass over the data."""
+    real, real_each, calls = problem.mix, problem.gradients, []
+
+    def mix(x, c):
+        calls.append(1)
+        losses, total = real(x, c)
+        return losses, total * value if len(calls) == call else total
+
+    def gradients(x):
+        rows = real_each(x)
+        if len(calls) == call:
+            rows[device] *= value
+        return rows
+
+    problem.mix, problem.gradients = mix, gradients
+    return problem
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+@pytest.mark.parametrize("method", [OwnStep(At(30)), Nesterov(), GD()])
+def test_a_bad_gradient_is_named_and_never_reaches_the_checkpoint(tmp_path, method, value):
+    path, healthy = tmp_path / "run.npz", make_logistic()
+    calls = 12 if isinstance(method, Nesterov) else 9
+    broken = run(method, once_wrong(make_logistic(), calls, 1, value), 40, checkpoint=path)
+    assert broken.failed
+    assert "D2" in broken.stopped or "evaluated again it is" in broken.stopped, broken.stopped
+    assert np.isfinite(broken.x).all()
+    same(run(method, healthy, 40, checkpoint=path), run(method, make_logistic(), 40))
+
+
+def test_a_diverged_run_leaves_the_last_good_point(tmp_path):
+    path, problem = tmp_path / "run.npz", make_least_squares()
+    assert run(GD(), problem, 5, checkpoint=path).rounds == 5
+    good = path.read_bytes()
+    loop = Loop(GD(), problem, *_setting(problem))
+    loop.resume(path)
+    loop.state = type(loop.state)(**vars(loop.state) | {"x": 1e9 * np.ones(problem.dim)})
+    assert loop.finished(100, None, None)
+    assert loop.stopped.startswith("diverged")
+    loop.save(path)
+    assert path.read_bytes() == good
+
+
+def _setting(problem):
+    from ownstep.engines import describe
+
+    return describe(problem).devices, problem.x0(), None, "run", {}, False
+
+
+def test_the_one_before_is_used_when_the_newest_is_damaged(tmp_path, caplog):
+    path, problem = tmp_path / "run.npz", make_logistic()
+    run(OwnStep(), problem, 10, checkpoint=path)
+    run(OwnStep(), problem, 20, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-200])
+    again = run(OwnStep(), problem, 30, checkpoint=path)
+    assert "going on from" in caplog.text
+    same(again, run(OwnStep(), problem, 30))
+    for file in (path, ckpt.previous(path)):
+        file.write_bytes(b"garbage")
+    with pytest.raises(OwnstepError, match="not a readable checkpoint"):
+        run(OwnStep(), problem, 40, checkpoint=path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.1.npz", "run.npz"]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_flipped_bit_is_an_error_or_changes_nothing(tmp_path, suffix):
+    if suffix == ".safetensors":
+        pytest.importorskip("safetensors")
+    path, problem, rng = tmp_path / f"run{suffix}", make_logistic(), np.random.default_rng(4)
+    run(OwnStep(smoothness="adaptive"), problem, 12, checkpoint=path)
+    ckpt.previous(path).unlink()
+    whole, loops = path.read_bytes(), []
+    for attempt in range(250):
+        data = bytearray(whole)
+        if attempt:
+            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        path.write_bytes(data)
+        loop = Loop(OwnStep(smoothness="adaptive"), problem, *_adaptive(problem))
+        try:
+            loop.resume(path)
+        except OwnstepError:
+            assert attempt
+            continue
+        loops.append(loop)
+    for loop in loops:
+        assert loop.k == 12
+        np.testing.assert_array_equal(loop.state.x, loops[0].state.x)
+        assert str(loop.columns) == str(loops[0].columns)
+    assert len(loops) < 200  # most bits matter, and are noticed
+
+
+def _adaptive(problem):
+    from ownstep.engines import describe
+
+    return describe(problem, "adaptive").devices, problem.x0(), None, "run", {}, False
+
+
+def test_a_flipped_bit_in_a_history_is_an_error_or_changes_nothing(tmp_path):
+    rng, history = np.random.default_rng(5), run(OwnStep(), make_logistic(), 12)
+    history.save(tmp_path / "h")
+    whole, noticed = (tmp_path / "h.npz").read_bytes(), 0
+    (tmp_path / "h.json").write_text("{")  # it is for people alone
+    for _ in range(250):
+        data = bytearray(whole)
+        data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        (tmp_path / "h.npz").write_bytes(data)
+        try:
+            same(History.load(tmp_path / "h"), history)
+        except OwnstepError:
+            noticed += 1
+    assert noticed > 50
+
+
+FULL = """
+import resource, signal, sys
+from ownstep.engines import run
+from ownstep.methods import OwnStep
+from ownstep.support.errors import OwnstepError
+from tests.conftest import make_logistic
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), -1))
+try:
+    run(OwnStep(), make_logistic(), 400, checkpoint=sys.argv[1]).save(sys.argv[1] + "-history")
+except OwnstepError as error:
+    print(error)
+    sys.exit(7)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of POSIX")
+@pytest.mark.parametrize("limit", [0, 1000, 5000])
+def test_a_full_disk_is_named_and_leaves_the_old_files_and_no_rest(tmp_path, limit):
+    path, problem = tmp_path / "run.npz", make_logistic()
+    run(OwnStep(), problem, 10, checkpoint=path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    child = subprocess.run(
+        [sys.executable, "-c", FULL, str(path), str(limit)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert child.returncode == 7, child.stderr
+    assert "cannot write the checkpoint" in child.stdout
+    after = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    assert set(after) <= set(before) | {".run.npz.lock"}
+    same(run(OwnStep(), problem, 30, checkpoint=path), run(OwnStep(), problem, 30))
+
+
+def test_what_killed_writers_left_is_removed_and_what_living_ones_write_is_not(tmp_path):
+    path = tmp_path / "run[1].npz"
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    with write_atomically(path) as file:
+        (mine,) = tmp_path.iterdir()
+        left = [tmp_path / mine.name.replace(str(os.getpid()), dead.stdout.strip())]
+        left += [tmp_path / f".run[1].npz.{dead.stdout.strip()}.part", tmp_path / ".run[1].npz.elsewhere-1.part"]
+        for part in left:
+            part.write_bytes(b"half")
+        sweep(path)
+        assert mine.exists()
+        assert [part.exists() for part in left] == [False, False, True]
+        os.utime(left[2], (0, time.time() - 7200))
+        file.write(b"whole")
+    sweep(path)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_two_processes_do_not_write_one_checkpoint(tmp_path):
+    path, problem = tmp_path / "run.npz", make_logistic()
+    with (
+        hold(path),
+        pytest.raises(OwnstepError, match=f"in use by process {os.getpid()} on .*: wait until it ends"),
+    ):
+        run(OwnStep(), problem, 3, checkpoint=path)
+    run(OwnStep(), problem, 3, checkpoint=path)
+    assert not list(tmp_path.glob(".*"))
+
+
+LONG = """
+import sys
+from ownstep.engines import run
+from ownstep.methods import OwnStep
+from tests.conftest import make_logistic
+run(OwnStep(), make_logistic(samples=4000), 10**6, checkpoint=sys.argv[1])
+print("not ended")
+"""
+
+
+def test_sigterm_saves_and_ends_the_process(tmp_path):
+    path = tmp_path / "run.npz"
+    child = subprocess.Popen([sys.executable, "-c", LONG, str(path)], cwd=ROOT, stdout=-1, stderr=-1, text=True)
+    try:
+        limit = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < limit:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        at_first = ckpt.about(path)["k"]
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+        child.communicate()
+    assert child.returncode == 128 + signal.SIGTERM
+    assert out == ""
+    assert "ended by SIGTERM; the checkpoint is written" in err
+    done = ckpt.about(path)["k"]
+    assert done > at_first  # not only what was there before
+    assert not list(tmp_path.glob(".*"))
+    problem = make_logistic(samples=4000)
+    same(run(OwnStep(), problem, done + 5, checkpoint=path), run(OwnStep(), problem, done + 5))
+
+
+def test_somebody_elses_handler_is_called_after_the_checkpoint(tmp_path):
+    seen, path, problem = [], tmp_path / "run.npz", make_logistic()
+    before = signal.signal(signal.SIGTERM, lambda *_: seen.append(ckpt.about(path)["k"]))
+    try:
+        history = run(
+            OwnStep(), problem, 50, checkpoint=path,
+            observe=lambda k, x: os.kill(os.getpid(), signal.SIGTERM) if k == 7 else None,
+        )  # fmt: skip
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [history.rounds]
+    assert history.stopped == f"interrupted after {history.rounds} rounds"
+
+
+def test_checkpoints_become_rarer_as_they_grow():
+    assert saving.pause(0.001, 10_000) == saving.SECONDS
+    assert saving.pause(0.001, 5_000_000) == 10
+    assert saving.pause(1.0, 10_000) == 50
+    assert saving.pause(100.0, 1 << 40) == saving.LONGEST
+
+
+def test_the_first_checkpoint_is_written_in_the_first_round(tmp_path):
+    path, seen = tmp_path / "run.npz", []
+    run(OwnStep(), make_logistic(), 3, checkpoint=path, observe=lambda k, x: seen.append(path.exists()))
+    assert seen == [False, True, True, True]
+
+
+def test_a_folder_is_no_checkpoint(tmp_path):
+    with pytest.raises(OwnstepError, match="is a folder; a checkpoint is a file"):
+        run(OwnStep(), make_logistic(), 3, checkpoint=tmp_path)
+    with pytest.raises(OwnstepError, match="no readable history"):
+        History.load(tmp_path)
+
+
+# --- other versions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("own_step.npz", OwnStep()),
+        ("own_step.safetensors", OwnStep()),
+        ("adaptive.npz", OwnStep(smoothness="adaptive")),
+        ("extra.npz", EXTRA()),
+    ],
+)
+def test_checkpoints_of_the_first_version_are_gone_on_from(tmp_path, name, method):
+    if name.endswith("safetensors"):
+        pytest.importorskip("safetensors")
+    shutil.copy(BEFORE / name, tmp_path / name)
+    same(run(method, make_logistic(), 20, checkpoint=tmp_path / name), run(method, make_logistic(), 20))
+
+
+def test_histories_of_the_first_version_are_read():
+    history = History.load(BEFORE / "history")
+    assert (history.rounds, history.switched_at) == (8, 5)
+    assert history.took_part.shape == (8, 3)
+    assert np.isfinite(history.value).all()
+
+
+def test_files_of_later_versions_are_refused_by_name(tmp_path, monkeypatch):
+    path, problem = tmp_path / "run.npz", make_logistic()
+    monkeypatch.setattr(ckpt, "FORMAT", 9)
+    monkeypatch.setattr("ownstep.__version__", "7.1")
+    run(OwnStep(), problem, 3, checkpoint=path)
+    monkeypatch.setattr(ckpt, "FORMAT", 2)
+    with pytest.raises(OwnstepError, match="written by ownstep 7.1 in format 9; this version reads formats up to 2"):
+        run(OwnStep(), problem, 5, checkpoint=path)
+    monkeypatch.setattr("ownstep.history.FORMAT", 9)
+    run(OwnStep(), problem, 3).save(tmp_path / "h")
+    monkeypatch.setattr("ownstep.history.FORMAT", 2)
+    with pytest.raises(OwnstepError, match="written by ownstep 7.1 in format 9"):
+        History.load(tmp_path / "h")
+
+
+def test_a_history_has_one_name(tmp_path):
+    history = run(OwnStep(), make_logistic(), 3)
+    npz, text = history.save(tmp_path / "a.npz")
+    assert (npz.name, text.name) == ("a.npz", "a.json")
+    same(History.load(tmp_path / "a.npz"), History.load(tmp_path / "a"))
+    assert json.loads(text.read_text())["written_by"].startswith("ownstep ")
