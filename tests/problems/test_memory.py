@@ -61,14 +61,16 @@ def test_rows_that_stay_in_place_give_what_sorted_rows_give(kind, intercept, mon
         lambda p: p.each(points),
         lambda p: [p.value(x), p.hessian_product(x, v), p.hessian(x, c[:, 0])],
         lambda p: p.keep([3, 1]).mix(x, np.array([0.3, 0.7])),
-        lambda p: [trace(p).values, exact(p).values, exact(p).pooled],
     ):
         for got, wanted in zip(call(place), call(made), strict=True):
             np.testing.assert_allclose(got, wanted, atol=1e-12)
     monkeypatch.setattr("ownstep.problems.linear.by_device.FEW", 0)
     np.testing.assert_allclose(place.each(points)[1], made.each(points)[1], atol=1e-12)
-    monkeypatch.setattr("ownstep.smoothness.spectrum.FEW_DEVICES", 0)
-    np.testing.assert_allclose(exact(place).values, exact(made).values, rtol=1e-10)
+    if np.isfinite(made.curvature):
+        np.testing.assert_allclose(trace(place).values, trace(made).values, rtol=1e-12)
+        np.testing.assert_allclose(exact(place).pooled, exact(made).pooled, rtol=1e-12)
+        monkeypatch.setattr("ownstep.smoothness.spectrum.FEW_DEVICES", 0)
+        np.testing.assert_allclose(exact(place).values, exact(made).values, rtol=1e-10)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory as Linux does")
