@@ -6,12 +6,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from ownstep.support.lazy import LazyModule
 
 if TYPE_CHECKING:
     from ownstep.problems.linear.model import LinearModel
 
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 
 FEW = 128

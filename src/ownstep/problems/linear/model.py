@@ -15,7 +15,6 @@ from copy import copy
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import Partition, as_partition
@@ -23,7 +22,9 @@ from ownstep.problems.linear import by_device, second_order
 from ownstep.problems.linear.table import ONE_BLOCK, DenseTable, SparseTable
 from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
+from ownstep.support.lazy import LazyModule
 
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 
 

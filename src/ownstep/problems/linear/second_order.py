@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from ownstep.support.lazy import LazyModule
 
 if TYPE_CHECKING:
     from ownstep.problems.linear.model import LinearModel
 
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 BLOCK = 2**21
 """Entries of a block of dense rows, or of a product with them."""

@@ -13,11 +13,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ownstep.support.lazy import LazyModule
 from ownstep.support.threads import one_blas_thread, share_out, thread_count
 
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 Pointwise = Callable[..., Any]
 """(A_b x for every x of the pass, the slice b) -> one row for each row of the block."""
