@@ -7,6 +7,7 @@ import json
 import logging
 import time
 import tomllib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def assert_same_run(ours, local, tolerance=1e-12):
 
 
 @pytest.mark.parametrize("name", SERVED)
-@pytest.mark.parametrize("make", [make_logistic, make_least_squares])
+@pytest.mark.parametrize("make", [make_logistic, partial(make_least_squares, shares=True)], ids=["logistic", "squares"])
 def test_every_method_with_a_server_gives_the_iterates_of_the_local_engine(name, make):
     problem = make()
     pooled = describe(problem).devices.L_pooled

@@ -19,7 +19,7 @@ from ownstep import pep
 from ownstep.cli import main
 from ownstep.methods import GD, ITEM, At, DecentralisedGD, Nesterov, Never, OwnStep
 from ownstep.pep.proof import check as checker
-from ownstep.pep.proof.certify import rational
+from ownstep.pep.proof.certify import rational, rounded_up
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError
 
@@ -55,6 +55,34 @@ def test_it_runs_on_its_own(certificate: dict, tmp_path: Path) -> None:
     assert certificate["bound"] in done.stdout
     lower = certificate | {"bound": str(Fraction(certificate["bound"]) * Fraction(999_999, 1_000_000))}
     assert alone(lower).returncode != 0
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_bound_as_a_double_is_never_below_it(sign: int) -> None:
+    for exact in (
+        Fraction(1, 3),
+        Fraction(2, 3),
+        Fraction(1, 10),
+        Fraction(7, 5),
+        Fraction(1, 3) / 10**12,
+        Fraction(2),
+    ):
+        number = sign * exact
+        up = rounded_up(number)
+        assert Fraction(up) >= number
+        assert Fraction(math.nextafter(up, -math.inf)) < number  # the smallest of those
+    assert rounded_up(Fraction(3, 4)) == 0.75
+    between = Fraction(1) + Fraction(1, 2**60)  # nearer to 1 than to the next double
+    assert rounded_up(between) == 1 + 2**-52
+
+
+def test_what_is_shown_of_a_bound_is_rounded_up(certificate: dict, tmp_path: Path, capsys) -> None:
+    bound = Fraction(1) + Fraction(1, 2**60)
+    found = pep.proof.certify.Certified(0.5, bound, certificate)
+    assert found.upper == 1 + 2**-52
+    assert found.width == pytest.approx(0.5)
+    assert found.to_dict()["upper"] == 1 + 2**-52
+    assert pep.proof.certify.Certified(0.0, Fraction(0), certificate).width == 0
 
 
 def change(certificate: dict, *path: object, to: object) -> dict:

@@ -7,10 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from ownstep.engines import MISSING, Missing, Participation, parse_participation
+from ownstep.engines import (
+    MISSING,
+    Limits,
+    Missing,
+    Participation,
+    baselines,
+    beyond,
+    parse_budget,
+    parse_participation,
+    parse_wire,
+    rivals,
+)
 from ownstep.engines.cluster import torchrun
 from ownstep.history import History
-from ownstep.methods import METHODS, Method, Schedule, parse_switch
+from ownstep.methods import METHODS, Method, Schedule, methods_of, parse_switch
 from ownstep.problems import LinearModel
 from ownstep.support.errors import InvalidInput, unknown_name
 
@@ -37,6 +48,40 @@ def choose_method(name: str, options: Mapping[str, Any]) -> Method:
         )
     method: Method = METHODS[name](**given)
     return method
+
+
+GROUPS = {"baselines": baselines, "beyond": beyond, "rivals": rivals}
+"""Methods that are raced together, by the name that --methods knows them under."""
+
+
+def choose_methods(text: str | None, everyone: bool = True) -> dict[str, Method]:
+    """The methods of a race, by label: keys and names of :data:`GROUPS` with commas; without any, the usual ones.
+
+    Of a group, methods that need every device in every round are left out where somebody may be absent.
+    """
+    if text is None:
+        return baselines() | beyond()
+    chosen: dict[str, Method] = {}
+    single: list[str] = []
+    for piece in text.split(","):
+        if piece.strip() in GROUPS:
+            group = GROUPS[piece.strip()]()
+            chosen |= {n: m for n, m in group.items() if everyone or not getattr(m, "needs_everyone", False)}
+        else:
+            single.append(piece)
+    if single:
+        chosen = methods_of(",".join(single), METHODS, parse_switch) | chosen
+    return chosen
+
+
+def choose_limits(budget: str | None, wire: str | None, patience: int | None) -> Limits | None:
+    """What a run may spend, None for no limit."""
+    network = None if wire is None else parse_wire(wire)
+    if budget is not None:
+        return parse_budget(budget, network, patience)
+    if network is not None:
+        raise InvalidInput(f"--wire {wire} turns rounds into seconds: give --budget seconds:600 with it")
+    return None if patience is None else Limits(patience=patience)
 
 
 def choose_participation(text: str, missing: str, seed: int) -> Participation | None:

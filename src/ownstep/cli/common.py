@@ -201,6 +201,8 @@ def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -
             notes.append(f"found by a search of {row['search_rounds']:,} rounds")
         if "diverged" in row["stopped"]:
             notes.append("diverged")
+        if row["stopped"].startswith(("out of budget", "no progress")):
+            notes.append(row["stopped"])
         counts = ["never" if row["rounds"][level] is None else f"{row['rounds'][level]:,}" for level in levels]
         step = "" if row["step"] is None else f"{row['step']:.4g}"
         took = row["seconds"][levels[-1]]
@@ -214,6 +216,30 @@ def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -
     out.print("rounds until (f - f*) / (f(x0) - f*) is at most the value above, and seconds they took", style="dim")
     for line in below:
         out.print(line, style="dim")
+    if comparison.reruns:
+        show_verdicts(comparison, out)
+
+
+def show_verdicts(comparison: Comparison, out: Console) -> None:
+    """Every method's median rounds over the first one's, and what that is worth given the noise floor."""
+    ours, levels = next(iter(comparison.histories)), [f"{t:g}" for t in comparison.tolerances]
+    table = Table("method", *[f"to {level}" for level in levels], box=None, header_style="bold")
+    found = comparison.verdicts(ours)
+    for name, cells in found.items():
+        table.add_row(name, *[_verdict(cells[t]) for t in levels])
+    out.print()
+    show_table(table, out)
+    out.print(
+        f"median rounds over those of {ours}; faster: {ours} is. In brackets the noise floor, the largest ratio "
+        "between reruns of either with other seeds: what is below it is no difference.",
+        style="dim",
+    )
+
+
+def _verdict(cell: Mapping[str, Any]) -> str:
+    if cell["ratio"] is None:
+        return str(cell["verdict"])
+    return f"{cell['ratio']:.2f} ({cell['floor']:.2f}) {cell['verdict']}"
 
 
 def _milliseconds(seconds: float) -> str:

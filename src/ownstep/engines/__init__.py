@@ -8,7 +8,8 @@ room up to history.
 from __future__ import annotations
 
 from ownstep.engines import cluster
-from ownstep.engines.compare import TOLERANCES, Comparison, baselines, beyond, compare
+from ownstep.engines.compare import TOLERANCES, Comparison, baselines, beyond, compare, rivals
+from ownstep.engines.limits import WIRES, Limits, parse_budget, parse_wire
 from ownstep.engines.local import describe, run
 from ownstep.engines.participation import (
     MISSING,
@@ -27,10 +28,12 @@ from ownstep.engines.tuning import Tuned, tune, tune_step
 __all__ = [
     "MISSING",
     "TOLERANCES",
+    "WIRES",
     "Bernoulli",
     "Bursts",
     "Cohort",
     "Comparison",
+    "Limits",
     "Missing",
     "Outages",
     "Participation",
@@ -42,8 +45,11 @@ __all__ = [
     "cluster",
     "compare",
     "describe",
+    "parse_budget",
     "parse_participation",
+    "parse_wire",
     "price",
+    "rivals",
     "run",
     "tune",
     "tune_step",

@@ -54,20 +54,41 @@ class TimeModel:
 
     def seconds(self, history: History) -> Array:
         """Estimated seconds until each iterate x^0, ..., x^K of a history."""
-        n, sent = int(history.settings["devices"]), history.settings.get("vectors_sent")
-        gossip, share = sent is not None, np.ones(n) if sent is None else np.asarray(sent, float)
-        here = np.ones((history.rounds, n), bool) if history.took_part is None else history.took_part
-        part = here * share
+        told = history.settings
+        here = np.ones((history.rounds, int(told["devices"])), bool) if history.took_part is None else history.took_part
+        up, down = (history.columns[c][:-1] for c in ("bytes_up", "bytes_down"))
+        steps: Any = told.get("local_steps", 1)
+        if "local_steps_by_round" in told:
+            steps = np.asarray(told["local_steps_by_round"], float)[:, None]
+        return np.concatenate([[0.0], np.cumsum(self.rounds(up, down, here, steps, told.get("vectors_sent")))])
+
+    def rounds(
+        self,
+        bytes_up: ArrayLike,
+        bytes_down: ArrayLike,
+        here: NDArray[np.bool_],
+        local_steps: ArrayLike = 1,
+        vectors_sent: ArrayLike | None = None,
+    ) -> Array:
+        """Estimated seconds of each round, given what all devices together sent and received in it.
+
+        Parameters
+        ----------
+        here : who took part, a row per round.
+        local_steps : E, for all; one per device; or a column with one per round.
+        vectors_sent : by device, for methods without a server: who sends more takes longer.
+        """
+        n, gossip = here.shape[1], vectors_sent is not None
+        part = here * (np.ones(n) if vectors_sent is None else np.asarray(vectors_sent, float))
         part = part / np.maximum(part.sum(axis=1, keepdims=True), 1e-300)
-        up, down = (history.columns[c][:-1, None] * part for c in ("bytes_up", "bytes_down"))
-        steps = history.settings.get("local_steps", 1)
-        own = (1 if gossip else 2) * self._row("latency", n) + steps * self._row("compute", n)
+        up, down = (np.asarray(b, float)[:, None] * part for b in (bytes_up, bytes_down))
+        own = (1 if gossip else 2) * self._row("latency", n) + np.asarray(local_steps) * self._row("compute", n)
         each = np.where(here, own + up / self._row("up", n) + down / self._row("down", n), 0.0)
-        rounds = each.max(axis=1)
+        rounds = np.asarray(each.max(axis=1))
         if not gossip:
             rounds = np.maximum(rounds, (up + down).sum(axis=1) / self.server)
             rounds = np.where(here.all(axis=1), rounds, np.maximum(rounds, self.deadline))
-        return np.concatenate([[0.0], np.cumsum(rounds)])
+        return rounds
 
     def moving(self, data_bytes: ArrayLike) -> float:
         """Seconds until the raw data of every device has arrived in one place."""

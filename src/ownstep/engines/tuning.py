@@ -23,6 +23,9 @@ from ownstep.support.progress import Bar
 OCTAVES = (-1.0, 6.0)
 """Steps from half to 64 times 1/L: on real losses the best constant step is often far above 1/L."""
 
+SCALES = tuple(2.0**o for o in range(-2, 7))
+"""Factors on the steps of methods without a setting of their own: the octaves every other step is searched over."""
+
 Settings = tuple[tuple[str, float], ...]
 
 
@@ -70,8 +73,10 @@ class _Race:
 
     def attempt(self, **settings: float) -> tuple[float, float]:
         """Run one candidate; smaller scores are better: rounds to the target, then the lowest f at the end."""
-        key = tuple(settings.items())
-        candidate = replace(self.method, **settings)
+        return self.attempt_as(replace(self.method, **settings), tuple(settings.items()))
+
+    def attempt_as(self, candidate: Any, key: Settings) -> tuple[float, float]:
+        """Run one candidate that is known by some settings."""
         history: History = run(
             candidate,
             self.problem,
@@ -146,6 +151,37 @@ def tune(
             attempt(_nearest(min(scores, key=lambda p: scores[p]), [p for p in order if p not in scores]))
             bar.update(len(scores))
     return race.result()
+
+
+def tune_scale(
+    method: Method,
+    problem: Problem,
+    rounds: int,
+    *,
+    devices: Devices,
+    budget: int = len(SCALES),
+    x0: Any = None,
+    participation: Participation | None = None,
+    target: float | None = None,
+) -> tuple[Tuned, Devices]:
+    """Search one factor on all steps of a method that takes them from the constants L_i, as Algorithm 1 does.
+
+    It has no setting of its own, so this is its share of a fair search: every L_i divided by 1/4 to 64. Returns what
+    was found and the devices to run with.
+    """
+    race = _Race(method, problem, rounds, devices, target, x0=x0, participation=participation)
+    chosen = sorted(SCALES, key=lambda s: abs(np.log2(s) - 2))[: max(1, budget)]  # from the middle outwards
+    for scale in chosen:
+        race.devices = scaled(devices, scale)
+        race.attempt_as(method, (("scale", scale),))
+    best = min(race.scores, key=lambda key: race.scores[key])
+    return Tuned(method, best, tuple(race.trials)), scaled(devices, dict(best)["scale"])
+
+
+def scaled(devices: Devices, scale: float) -> Devices:
+    """The devices with every constant divided by a factor, so that all steps are that much longer."""
+    pooled = None if devices.L_pooled is None else devices.L_pooled / scale
+    return Devices(devices.weights, devices.L / scale, np.minimum(devices.mu, devices.L / scale), devices.names, pooled)
 
 
 def _nearest(best: tuple[int, ...], left: list[tuple[int, ...]]) -> tuple[int, ...]:

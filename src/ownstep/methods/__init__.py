@@ -19,7 +19,7 @@ from ownstep.methods.gossip.extra import EXTRA, NIDS
 from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.local_work import LocalWork
-from ownstep.methods.naming import key_of
+from ownstep.methods.naming import key_of, method_of, methods_of
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
 from ownstep.methods.own.own_step import OwnStep
@@ -144,6 +144,8 @@ __all__ = [
     "Watch",
     "alike",
     "key_of",
+    "method_of",
+    "methods_of",
     "mixing_matrix",
     "norm",
     "parse_switch",

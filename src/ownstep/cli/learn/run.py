@@ -10,7 +10,14 @@ import numpy as np
 import typer
 
 from ownstep import plots
-from ownstep.cli.choose import choose_engine, choose_method, choose_participation, join_cluster
+from ownstep.cli.choose import (
+    choose_engine,
+    choose_limits,
+    choose_method,
+    choose_methods,
+    choose_participation,
+    join_cluster,
+)
 from ownstep.cli.common import (
     Alpha,
     Categories,
@@ -35,7 +42,7 @@ from ownstep.cli.common import (
     show_plan,
 )
 from ownstep.data import names
-from ownstep.engines import Comparison, baselines, beyond, compare, describe, run
+from ownstep.engines import Comparison, compare, describe, run
 from ownstep.engines import tune as search
 from ownstep.engines.cluster import torchrun
 from ownstep.history import History
@@ -64,6 +71,30 @@ OnMissing = Annotated[
         "--absent.",
     ),
 ]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        help="Which methods, with commas: keys such as own_step, gd:tuned, fedavg:client_step=mean,local_steps=5, and "
+        "the groups baselines, beyond and rivals; baselines,beyond by default. The others are compared with the first."
+    ),
+]
+TuneAll = Annotated[
+    int | None, typer.Option(help="Search so many settings of every method first, the same number for all.")
+]
+Reruns = Annotated[
+    int, typer.Option(help="Run everything with so many other seeds too: smaller differences are called none.")
+]
+Budget = Annotated[
+    str | None, typer.Option(help="Stop when this is spent: bytes:50MB (all devices, both ways) or seconds:600.")
+]
+Wire = Annotated[
+    str | None,
+    typer.Option(
+        help="Count the seconds of --budget over this network: home, wan, datacentre or LATENCY_S:BYTES_PER_S, with "
+        "10 ms for a gradient; without it, on this machine's clock."
+    ),
+]
+Patience = Annotated[int | None, typer.Option(help="Stop after so many rounds without a better f.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for histories and a figure.")]
 
 
@@ -141,6 +172,9 @@ def run_(
     deadline: Annotated[
         float | None, typer.Option(help="For the cluster: seconds until a rank that does not answer is an error.")
     ] = None,
+    budget: Budget = None,
+    wire: Wire = None,
+    patience: Patience = None,
     out: Out = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -180,7 +214,7 @@ def run_(
         chosen = found.method
     history = drive(
         chosen, problem, rounds, devices=made.devices, participation=present, checkpoint=checkpoint, name=method,
-        seed=seed,
+        seed=seed, limits=choose_limits(budget, wire, patience),
     )  # fmt: skip
     best = optimum(problem).value if mu > 0 else -np.inf  # without the L2 term there may be no minimum
     if torchrun.first():
@@ -235,6 +269,12 @@ def compare_(
     rows: Rows = None,
     participation: Participation = "1",
     absent: Absent = None,
+    methods: Methods = None,
+    tune: TuneAll = None,
+    reruns: Reruns = 0,
+    budget: Budget = None,
+    wire: Wire = None,
+    patience: Patience = None,
     out: Out = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -245,6 +285,8 @@ def compare_(
     and L-BFGS.
 
     Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
+
+    A fair race: ownstep compare breast_cancer --methods own_step,rivals --tune 20 --participation 0.7 --reruns 4
     """
     absent, missing = absent_and_missing(data, absent, missing)
     present = choose_participation(participation, absent, seed)
@@ -253,8 +295,9 @@ def compare_(
     how = reading(label, site, missing, format, categories, ignore)
     problem, split = build(data, partition, devices, mu, seed, alpha, rows, per_device, how)
     comparison = compare(
-        problem, baselines() | beyond(), rounds, smoothness=smoothness, participation=present, seed=seed,
-        checkpoint=None if out is None else out / "checkpoints",
+        problem, choose_methods(methods, present is None), rounds, smoothness=smoothness, participation=present,
+        seed=seed, checkpoint=None if out is None else out / "checkpoints", tune=tune, reruns=reruns,
+        limits=choose_limits(budget, wire, patience),
     )  # fmt: skip
     title = f"{data}, {split.rule}"
     if out is not None:

@@ -26,6 +26,7 @@ from ownstep.engines.cluster.answering import SharedAnswering
 from ownstep.engines.cluster.ranks import DEADLINE, Ranks
 from ownstep.engines.cluster.rows import Rows, gather, scatter
 from ownstep.engines.cluster.shared import Shared
+from ownstep.engines.limits import Limits
 from ownstep.engines.local.answering import Answered
 from ownstep.engines.local.engine import describe, first_point
 from ownstep.engines.local.loop import Loop
@@ -106,6 +107,7 @@ def run(
     search_target: float | None = None,
     observe: Callable[[int, Any], None] | None = None,
     measure_every: int = 1,
+    limits: Limits | None = None,
 ) -> History:
     """Run a method on the devices of all ranks; every rank calls this with the same arguments but its own problem.
 
@@ -114,6 +116,7 @@ def run(
     problem : this rank's own devices, or what :func:`share` or :func:`deal` made of them.
     checkpoint : written by rank 0, in the same format as by the local engine: whole, and independent of the number
         of ranks. The newest one that any rank finds under this name is the one all go on from.
+    limits : as everywhere; a budget of seconds needs a wire here, as the ranks' clocks differ.
     measure_every : rounds between two measurements of f(x^k), where they take more than the method itself asks for
         (Nesterov's method, and those without a server); in between, the history has nan.
 
@@ -123,6 +126,10 @@ def run(
     handed to and got from ``torch.distributed``, without the measurements.
     """
     whole_number("measure_every", measure_every, 1)
+    if limits is not None and limits.seconds is not None and limits.wire is None:
+        raise InvalidInput(
+            f"a budget of {limits.seconds:g} s on a cluster needs a wire: every rank's clock says something else"
+        )
     shared = problem if isinstance(problem, Shared) else share(problem)
     check_run(
         method, shared, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
@@ -148,8 +155,8 @@ def run(
         start = first_point(shared, x0)
         measured = measure_gradient or gradient_tolerance is not None
         loop = _Loop(method, shared, devices, start, participation, name or repr(method), extra, measured)
-        loop.every, loop.last = measure_every, rounds
-        loop.check_agreement(rounds, target, gradient_tolerance)
+        loop.every, loop.last, loop.limits = measure_every, rounds, limits
+        loop.check_agreement(rounds, target, gradient_tolerance, repr(limits))
         path = None if checkpoint is None else Path(checkpoint)
         with ExitStack() as held:
             # Rank 0 alone writes, so it alone holds the file.

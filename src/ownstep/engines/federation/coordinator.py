@@ -30,6 +30,7 @@ from ownstep.engines.federation.wire import (
     pack_points,
     unpack_replies,
 )
+from ownstep.engines.limits import Limits
 from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
@@ -137,13 +138,14 @@ def race(
     target: float | None = None,
     gradient_tolerance: float | None = None,
     progress: bool | None = None,
+    limits: Limits | None = None,
 ) -> dict[str, History]:
     """Run several methods side by side; their questions share each round's message, so a race takes no longer.
 
     Parameters
     ----------
     methods : by label; each needs a server, so those that keep a point per device are refused.
-    rounds, target, gradient_tolerance, x0, progress : as for :func:`ownstep.engines.run`; x0 is the origin by default.
+    rounds, target, gradient_tolerance, x0, progress, limits : as for :func:`ownstep.engines.run`; x0 is the origin.
     folder : where checkpoints and the list of sites are kept, written after every round. If they exist the run goes on
         from them, even if some of its sites are away.
     L_pooled : smoothness of f, for methods that step by 1/L; no coordinator can measure it.
@@ -166,6 +168,8 @@ def race(
     if start.shape != (roster.dim,):
         raise InvalidInput(f"x0 must have shape ({roster.dim},), got {start.shape}")
     loops = [_Loop(m, roster, start, terms, label, L_pooled) for label, m in methods.items()]
+    for loop in loops:
+        loop.limits = limits
     files = {loop: None if place is None else place / f"{slug(loop.name)}.ckpt.npz" for loop in loops}
     for loop, file in files.items():
         if file is not None:

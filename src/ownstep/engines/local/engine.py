@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ownstep.engines.arguments import check_run
+from ownstep.engines.limits import Limits
 from ownstep.engines.local.loop import Loop
 from ownstep.engines.participation import Participation
 from ownstep.engines.saving import Saver, ends_well
@@ -56,6 +57,7 @@ def run(
     seed: int = 0,
     search_target: float | None = None,
     observe: Callable[[int, Any], None] | None = None,
+    limits: Limits | None = None,
 ) -> History:
     """Run a method on a problem and record every round.
 
@@ -76,6 +78,7 @@ def run(
     measure_gradient : record ||grad f(x^k)|| in every round. It is free wherever grad f is what the method asks
         for; in Algorithm 1's local phase it takes a second sum in the same pass, and is nan unless asked for here.
     seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
+    limits : a budget of bytes or seconds, or patience; ``stopped`` then says what ran out.
     observe : called with (k, x^k) for every iterate, to measure along the way; it must not change x.
 
     Returns
@@ -108,6 +111,7 @@ def run(
     start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
+    loop.limits = limits
     with Saver(checkpoint) as saver:
         saver.resume(loop.resume)
         if loop.k > rounds:

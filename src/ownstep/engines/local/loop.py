@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines import checkpoint as ckpt
+from ownstep.engines.limits import Limits, local_steps, vectors_sent
 from ownstep.engines.local.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.history import COLUMNS, History
@@ -57,6 +58,8 @@ class Loop:
         self.sound = True  # False once the point has no finite loss or has diverged: then it is not written down
         self.partial = participation is not None
         self.notes: dict[str, Any] = {}  # plain data that a checkpoint carries along
+        self.limits: Limits | None = None
+        self.elapsed: list[float] = []  # seconds of every round, where they are limited
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
         self.took_part: list[NDArray[np.bool_]] = []
         self.best_x, self.best_value = x0, np.inf
@@ -143,6 +146,8 @@ class Loop:
             self._stop(f"||grad f(x)|| = {gradient_norm:.3g} is at most {gradient_tolerance:g}")
         elif self.k >= rounds:
             self._stop(self._worse_than_its_start() or f"all {rounds} rounds done")
+        elif self.limits is not None and (why := self.limits.exceeded(self)):
+            self._stop(why)
         return bool(self.stopped)
 
     def _worse_than_its_start(self) -> str:
@@ -167,6 +172,8 @@ class Loop:
         self.columns["seconds"][-1] += time.perf_counter() - began
         if self.partial:
             self.took_part.append(self.present)
+        if getattr(self.method, "random_steps", False):
+            self.notes.setdefault("local_steps", []).append(local_steps(self, self.k))
         self.state, self.k = state, self.k + 1
 
     def culprits(self) -> str:
@@ -249,8 +256,10 @@ class Loop:
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
             settings["local_steps"] = np.asarray(ask.local.steps).tolist()
+        if "local_steps" in self.notes:
+            settings["local_steps_by_round"] = self.notes["local_steps"]
         if ask.links is not None:
-            settings["vectors_sent"] = ask.links.sum(axis=1).tolist()
+            settings["vectors_sent"] = vectors_sent(self)
         return History(
             self.name,
             columns,

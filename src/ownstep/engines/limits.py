@@ -1,0 +1,145 @@
+"""When a run ends though its rounds are not used up: a budget as users have it, or no progress any more."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ownstep.engines.timing import TimeModel
+from ownstep.support.checks import whole_number
+from ownstep.support.errors import InvalidInput, unknown_name
+
+if TYPE_CHECKING:
+    from ownstep.engines.local.loop import Loop
+
+UNITS = {"": 1.0, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+GRADIENT_SECONDS = 0.01
+WIRES = {
+    "home": TimeModel(latency=0.05, up=1e6, down=1e7, compute=GRADIENT_SECONDS),
+    "wan": TimeModel(latency=0.03, up=1e7, down=1e7, compute=GRADIENT_SECONDS),
+    "datacentre": TimeModel(latency=1e-4, up=1e9, down=1e9, compute=GRADIENT_SECONDS),
+}
+"""Networks by name: home connections, sites on leased lines, machines of one cluster; 10 ms for a gradient on each."""
+PROGRESS = 1e-9
+"""A best f that falls by less than this share of what was gained so far is no progress."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may spend. The last round that fits is the last one run: nothing is overspent.
+
+    Parameters
+    ----------
+    bytes : sent and received by all devices together.
+    seconds : of the clock; with ``wire``, those that the model says the run takes over that network.
+    wire : a :class:`~ownstep.engines.timing.TimeModel`, or None.
+    patience : stop once so many rounds in a row have not improved on the best f.
+    """
+
+    bytes: float | None = None
+    seconds: float | None = None
+    wire: TimeModel | None = None
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("bytes", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise InvalidInput(f"a budget of {name} is positive and finite, got {value!r}")
+        if self.patience is not None:
+            whole_number("patience", self.patience, 1)
+        if self.wire is not None and self.seconds is None:
+            raise InvalidInput("a wire turns rounds into seconds: give a budget of seconds with it")
+
+    def exceeded(self, loop: Loop) -> str:
+        """Why the run ends at x^k, whose round has been evaluated and not yet made; nothing where it goes on."""
+        k, columns = loop.k, loop.columns
+        if self.bytes is not None:
+            spent = [up + down for up, down in zip(columns["bytes_up"], columns["bytes_down"], strict=True)]
+            if sum(spent) > self.bytes:
+                return f"out of budget: {amount(sum(spent[:k]))} of {amount(self.bytes)} spent after {k} rounds"
+        if self.seconds is not None:
+            self._clock(loop)
+            if sum(loop.elapsed) > self.seconds:
+                on = "" if self.wire is None else " over this network"
+                return f"out of budget: {sum(loop.elapsed[:k]):.4g} of {self.seconds:g} s{on} spent after {k} rounds"
+        if self.patience is not None and k >= self.patience:
+            values = np.asarray(columns["value"], float)
+            before, best = np.nanmin(values[: -self.patience]), np.nanmin(values)
+            if before - best <= PROGRESS * max(values[0] - best, 0.0):
+                return f"no progress: the best f, {before:.10g}, has stood for {self.patience} rounds"
+        return ""
+
+    def _clock(self, loop: Loop) -> None:
+        """The seconds of every round up to the one at x^k; a resumed run finds those before it in its columns."""
+        while len(loop.elapsed) <= loop.k:
+            j = len(loop.elapsed)
+            row = {name: loop.columns[name][j] for name in ("bytes_up", "bytes_down", "seconds")}
+            if self.wire is None:
+                loop.elapsed.append(row["seconds"])
+                continue
+            here = loop.present if j == loop.k or not loop.partial else loop.took_part[j]
+            up, down = row["bytes_up"], row["bytes_down"]
+            loop.elapsed.append(
+                float(self.wire.rounds([up], [down], here[None], local_steps(loop, j), vectors_sent(loop))[0])
+            )
+
+
+def local_steps(loop: Loop, k: int) -> Any:
+    """Local steps in a round up to the present one: a number, or one per device."""
+    drawn = loop.notes.get("local_steps", [])
+    local = loop.method.ask(loop.state).local
+    return drawn[k] if k < len(drawn) else 1 if local is None else np.asarray(local.steps).tolist()
+
+
+def vectors_sent(loop: Loop) -> list[int] | None:
+    """Vectors that each device sends in a round, for methods without a server."""
+    links = loop.method.ask(loop.state).links
+    return None if links is None else [int(n) for n in links.sum(axis=1)]
+
+
+def amount(count: float) -> str:
+    """Bytes as people say them."""
+    unit = next((u for u in ("TB", "GB", "MB", "kB") if count >= UNITS[u]), "B")
+    return f"{count / UNITS[unit]:.4g} {unit}"
+
+
+def parse_budget(text: str, wire: TimeModel | None = None, patience: int | None = None) -> Limits:
+    """Limits from their command-line form: ``bytes:50MB`` or ``seconds:600``."""
+    kind, _, value = text.partition(":")
+    found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)", value)
+    try:
+        if found is None:
+            raise ValueError("it needs a number after the colon")
+        size, unit = float(found[1]), found[2]
+        if kind == "bytes":
+            if unit not in UNITS:
+                raise ValueError(f"unit {unit!r}; known: {', '.join(u for u in UNITS if u)}")
+            return Limits(bytes=size * UNITS[unit], wire=wire, patience=patience)
+        if kind == "seconds":
+            if unit not in ("", "s"):
+                raise ValueError(f"unit {unit!r}; seconds have none")
+            return Limits(seconds=size, wire=wire, patience=patience)
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"budget {text!r} cannot be read: {error}") from None
+    raise unknown_name("budget", kind, ["bytes:50MB", "seconds:600"])
+
+
+def parse_wire(text: str) -> TimeModel:
+    """A network from its command-line form: ``home``, ``wan``, ``datacentre`` or ``LATENCY_S:BYTES_PER_S``."""
+    if text in WIRES:
+        return WIRES[text]
+    latency, colon, speed = text.partition(":")
+    try:
+        if colon:
+            return TimeModel(float(latency), float(speed), float(speed), GRADIENT_SECONDS)
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"wire {text!r} cannot be read: {error}") from None
+    raise unknown_name("wire", text, [*WIRES, "LATENCY_S:BYTES_PER_S"])

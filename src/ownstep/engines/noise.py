@@ -1,0 +1,58 @@
+"""How far apart reruns of one method are, and what may therefore be called a difference between two.
+
+A seed draws who takes part, which settings a search tries, and the coins of methods that toss some. The same method
+with other seeds needs other numbers of rounds. The largest ratio among the reruns of either of two methods is the noise
+floor of their comparison, and a difference below it is called none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+Counts = Sequence[int | None]
+"""Rounds of every rerun to one tolerance; None where it never arrived."""
+
+
+def reseeded(thing: Any, by: int) -> Any:
+    """A method or a rule for who takes part, with its seed (and that of what it contains) moved on."""
+    if not is_dataclass(thing) or isinstance(thing, type) or by == 0:
+        return thing
+    changes: dict[str, Any] = {}
+    for f in fields(thing):
+        value = getattr(thing, f.name)
+        if f.name == "seed":
+            changes[f.name] = value + by
+        elif f.name == "otherwise" and value is not None:
+            changes[f.name] = reseeded(value, by)
+    return replace(thing, **changes) if changes else thing
+
+
+def middle(counts: Counts) -> float:
+    """The median number of rounds, infinite where most never arrive."""
+    return float(np.median([np.inf if c is None else c for c in counts]))
+
+
+def floor(runs: Mapping[str, Counts]) -> float:
+    """The largest ratio between reruns of one method, over the methods that always arrive; at least 1."""
+    ratios = [max(counts) / max(min(counts), 1) for counts in runs.values() if counts and None not in counts]  # type: ignore[type-var,operator]
+    return float(max([1.0, *ratios]))
+
+
+def judge(ours: Counts, theirs: Counts, level: float) -> tuple[float | None, str]:
+    """(median rounds of theirs over ours, a word for it): ``faster`` or ``slower`` only beyond the noise floor.
+
+    One round more or less is no difference either.
+    """
+    a, b = middle(ours), middle(theirs)
+    if np.isinf(a) and np.isinf(b):
+        return None, "neither arrives"
+    if np.isinf(a) or np.isinf(b):
+        return None, "only theirs arrives" if np.isinf(a) else "only ours arrives"
+    ratio = b / a if a else float(b == 0)
+    if abs(a - b) <= 1 or max(ratio, 1 / ratio if ratio else np.inf) <= level:
+        return ratio, "no difference"
+    return ratio, "faster" if ratio > 1 else "slower"
