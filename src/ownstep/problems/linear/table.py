@@ -36,7 +36,10 @@ ONE_BLOCK = 2**20
 """Stored numbers up to which a table is one block: threads would not pay."""
 
 LANES = 32
-"""Sums that a dense pass keeps apart, and so the most threads it can use."""
+"""Sums that a dense pass keeps apart, and parts of a sparse one's result: the most threads that a pass can use."""
+
+LANE_SIZE = 2**18
+"""Stored numbers behind one part of a sparse transposed product, at least: a call of SciPy costs some 10 us."""
 
 
 class Table(ABC):
@@ -134,7 +137,8 @@ class SparseTable(Table):
         self.blocks = _cut(n, n if small else max(1, int(min(CACHE_ROWS, 2 * ONE_BLOCK / per_row))))
         self._parts = [self.rows(b) for b in self.blocks]
         groups = _cut(n, max(GATHER_ROWS, int(4 * d / per_row)))  # short rows of A^T are not worth a cut
-        self._features = [slice(0, d)] if small else _even(np.bincount(A.indices, minlength=d), LANES)
+        lanes = int(min(LANES, A.nnz / len(groups) / LANE_SIZE))
+        self._features = [slice(0, d)] if small else _even(np.bincount(A.indices, minlength=d), max(2, lanes))
         turned: list[Any] = [None] * len(groups)
 
         def turn(at: int) -> None:
