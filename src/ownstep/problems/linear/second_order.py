@@ -81,17 +81,13 @@ def pointwise(model: LinearModel, x: Array, rows: Any) -> Array:
 def hessian(model: LinearModel, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
     """sum_i c_i H_i at x, penalty included, as a (d, d) matrix; one pass whatever the number of devices."""
     A, F, C = model.table.A, model.features, model.outputs
-<<<<<<< HEAD
-    curved = pointwise(model, x, A).astype(float) * model.spread(c / model.counts, slice(None))[:, None, None]
-=======
     if C == 1:
         z = A @ x
         curved = model._second(z, model.spread(np.asarray(c / model.counts, z.dtype), slice(None)) * np.ones_like(z))
         H = gram(A, np.asarray(curved, float))
         H.flat[:: F + 1] += float(np.sum(c)) * model.penalty
         return H
-    curved = pointwise(model, x, A).astype(float) * np.repeat(c / model.counts, model.counts)[:, None, None]
->>>>>>> main
+    curved = pointwise(model, x, A).astype(float) * model.spread(c / model.counts, slice(None))[:, None, None]
     total = np.zeros((F, C, F, C))
     for a in range(C):
         for b in range(a, C):
