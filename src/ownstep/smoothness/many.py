@@ -65,14 +65,14 @@ def pooled_top(problem: LinearModel, seed: int = 0) -> float:
     """L = lambda_max( kappa sum_i w_i A_i^T A_i / n_i + diag(penalty) ), of f itself."""
     scale, penalty, table = problem.curvature * problem.weights / problem.counts, problem.penalty, problem.table
     if problem.features <= DENSE_LIMIT and not sp.issparse(table.A):
-        cuts = np.linspace(0, len(table.A), 33).astype(int)
-        parts: list[Any] = [None] * 32
+        cuts = np.unique(np.linspace(0, len(table.A), 33).astype(int))
+        parts: list[Any] = [None] * (len(cuts) - 1)
 
         def part(at: int) -> None:
             block = slice(cuts[at], cuts[at + 1])
             parts[at] = gram(table.rows(block), np.broadcast_to(problem.spread(scale, block), cuts[at + 1] - cuts[at]))
 
-        table.share_out(part, range(32))
+        table.share_out(part, range(len(parts)))
         return float(np.linalg.eigvalsh(sum(parts) + np.diag(penalty))[-1])
 
     def product(v: Array) -> Array:
