@@ -16,7 +16,7 @@ from .literal_gossip import decentralised_gd, extra, gradient_tracking, nids
 from .literal_own import own_step, schedule
 from .literal_rivals import delta_sgd, feddyn, fedexp, fednova, fedsps, scaffnew
 from .literal_secant import adgd, barzilai_borwein
-from .literal_second import lbfgs, newton, own_curvature
+from .literal_second import dane, giant, lbfgs, newton, own_curvature, shed
 from .world import World, named
 
 Loop = Callable[[object, World], Iterator[np.ndarray]]
@@ -111,6 +111,9 @@ LITERAL: dict[str, Loop] = {
     "item": item,
     "lbfgs": lbfgs,
     "newton": newton,
+    "giant": giant,
+    "dane": dane,
+    "shed": shed,
     "schedule": schedule,
     "decentralised_gd": decentralised_gd,
     "gradient_tracking": gradient_tracking,

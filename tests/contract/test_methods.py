@@ -13,13 +13,16 @@ from ownstep import partition
 from ownstep.engines import Bernoulli, checkpoint, describe, run
 from ownstep.engines.local.answering import Answering
 from ownstep.methods import (
+    DANE,
     EXTRA,
     GD,
+    GIANT,
     ITEM,
     LBFGS,
     METHODS,
     NIDS,
     OGM,
+    SHED,
     AdGD,
     At,
     BarzilaiBorwein,
@@ -88,6 +91,9 @@ CASES = {
     "item": [ITEM(), ITEM("mean")],
     "lbfgs": [LBFGS(), LBFGS(2)],
     "newton": [Newton()],
+    "giant": [GIANT(), GIANT(0.3)],
+    "dane": [DANE(), DANE(0.5)],
+    "shed": [SHED(), SHED(1)],
     "schedule": [
         Schedule(),
         Schedule(((1.2,), (0.9,), (1.4,))),

@@ -20,6 +20,9 @@ from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.local_work import LocalWork
 from ownstep.methods.naming import key_of, method_of, methods_of
+from ownstep.methods.newton_type.dane import DANE
+from ownstep.methods.newton_type.giant import GIANT
+from ownstep.methods.newton_type.shed import SHED
 from ownstep.methods.own.curvature import OwnCurvature
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
@@ -53,6 +56,9 @@ METHODS: dict[str, type] = {
     "item": ITEM,
     "lbfgs": LBFGS,
     "newton": Newton,
+    "giant": GIANT,
+    "dane": DANE,
+    "shed": SHED,
     "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
@@ -95,14 +101,17 @@ def parse_switch(text: str) -> Switch:
 
 
 __all__ = [
+    "DANE",
     "EXTRA",
     "GD",
+    "GIANT",
     "GRAPHS",
     "ITEM",
     "LBFGS",
     "METHODS",
     "NIDS",
     "OGM",
+    "SHED",
     "STEPS",
     "AdGD",
     "AdaptiveOwnStep",
