@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, cg
 
 from ownstep.methods.base import SolveWork
 from ownstep.methods.pooled.newton import newton_step
@@ -38,6 +37,8 @@ def _newton(one: Any, x: Array, vector: Array, prox: float) -> Array:
     if one.dim <= DENSE:
         H = one.hessian(x, np.ones(1)) + prox * np.eye(one.dim)
         return -newton_step(H[np.triu_indices(one.dim)], np.asarray(vector, float))
+    from scipy.sparse.linalg import LinearOperator, cg  # here, so that the room needs numpy alone
+
     product = LinearOperator(
         (one.dim,) * 2, matvec=lambda v: one.hessian_product(x, np.ravel(v)) + prox * np.ravel(v), dtype=float
     )
