@@ -108,7 +108,9 @@ def own_sketch(operator: Any, rank: int, seed: int, start: Any = None) -> tuple[
         last = operator @ newest
         K, image = _beside(K, newest), _beside(image, last)
     vectors, values = nystrom(K, image) if operator.convex else ritz(K, image)
-    return vectors[:rank], values[:rank]
+    vectors = vectors[:rank]  # laid out as a checkpoint gives them back: products then round alike
+    whole = np.ascontiguousarray(vectors) if isinstance(vectors, np.ndarray) else vectors.contiguous()
+    return whole, values[:rank]
 
 
 def nystrom(K: Any, image: Any) -> tuple[Any, Array]:
