@@ -43,10 +43,13 @@ def check(
     With --L, and the other options of ownstep pep, it also writes down what those options state, from the method
     itself, and says whether the proof is of that: exit code 1 if not.
 
-    The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json
+    The checker is one file, src/ownstep/pep/proof/check.py (check_network.py beside it for networks and local steps),
+    and runs on its own too: python check.py out.json
 
     Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """
+    from ownstep.pep.networks.network_proof import describe_network
+    from ownstep.pep.proof import check_network
     from ownstep.pep.proof.certify import differences, restate, rounded_up
     from ownstep.pep.proof.check import check as prove
     from ownstep.pep.proof.check import describe, read
@@ -60,7 +63,12 @@ def check(
         raise InvalidInput("to compare the proof with a setting, give its devices by --L")
     try:
         data = read(str(certificate))
-        bound, words = prove(data), describe(data)
+        if isinstance(data, dict) and data.get("format") == check_network.FORMAT:
+            bound, words = check_network.check(data), describe_network(data)
+            _no_setting(L)
+            meant = None
+        else:
+            bound, words = prove(data), describe(data)
     except OSError as error:
         raise OwnstepError(f"cannot read {str(certificate)!r}: {error}") from error
     except MALFORMED as error:
@@ -77,3 +85,11 @@ def check(
             typer.echo("the proof is of the setting given: same devices, steps, points, radii and metric")
     if apart:
         raise OwnstepError(f"the proof is of something else: {'; '.join(apart)}")
+
+
+def _no_setting(L: str | None) -> None:
+    """Proofs over networks and with local steps are not compared with a setting."""
+    if L is not None:
+        raise OwnstepError(
+            "the proof is of a method over networks or with local steps: read its statement, without --L"
+        )
