@@ -162,6 +162,9 @@ from .methods import (
     Shrunk as Shrunk,
 )
 from .methods import (
+    TripleMomentum as TripleMomentum,
+)
+from .methods import (
     mixing_matrix as mixing_matrix,
 )
 from .plan import (

@@ -54,6 +54,7 @@ from ownstep.methods import (
     Scaffold,
     Schedule,
     Shrunk,
+    TripleMomentum,
     mixing_matrix,
 )
 from ownstep.methods.federated.fedadam import Adaptive
@@ -89,6 +90,7 @@ CASES = {
     "barzilai_borwein": [BarzilaiBorwein(), BarzilaiBorwein("long"), BarzilaiBorwein("mean")],
     "ogm": [OGM(), OGM("mean", 7)],
     "item": [ITEM(), ITEM("mean")],
+    "triple_momentum": [TripleMomentum(), TripleMomentum("mean")],
     "lbfgs": [LBFGS(), LBFGS(2)],
     "newton": [Newton()],
     "giant": [GIANT(), GIANT(0.3)],

@@ -39,6 +39,7 @@ from ownstep.methods.pooled.momentum import HeavyBall, Nesterov
 from ownstep.methods.pooled.newton import Newton
 from ownstep.methods.pooled.ogm import OGM
 from ownstep.methods.pooled.restart import NesterovRestart
+from ownstep.methods.pooled.triple_momentum import TripleMomentum
 from ownstep.methods.steps import STEPS
 from ownstep.smoothness.sketch import Sketch
 from ownstep.support.errors import InvalidInput, unknown_name
@@ -54,6 +55,7 @@ METHODS: dict[str, type] = {
     "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
+    "triple_momentum": TripleMomentum,
     "lbfgs": LBFGS,
     "newton": Newton,
     "giant": GIANT,
@@ -153,6 +155,7 @@ __all__ = [
     "Sketch",
     "SketchWork",
     "Switch",
+    "TripleMomentum",
     "Vector",
     "Watch",
     "alike",
