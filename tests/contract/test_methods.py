@@ -13,13 +13,16 @@ from ownstep import partition
 from ownstep.engines import Bernoulli, checkpoint, describe, run
 from ownstep.engines.local.answering import Answering
 from ownstep.methods import (
+    DANE,
     EXTRA,
     GD,
+    GIANT,
     ITEM,
     LBFGS,
     METHODS,
     NIDS,
     OGM,
+    SHED,
     AdGD,
     At,
     BarzilaiBorwein,
@@ -44,12 +47,14 @@ from ownstep.methods import (
     Never,
     Newton,
     NormBelow,
+    OwnCurvature,
     OwnStep,
     Plateau,
     Scaffnew,
     Scaffold,
     Schedule,
     Shrunk,
+    TripleMomentum,
     mixing_matrix,
 )
 from ownstep.methods.federated.fedadam import Adaptive
@@ -76,6 +81,7 @@ CASES = {
         OwnStep(momentum="item"),
         OwnStep(Shrunk(0.3)),
     ],
+    "own_curvature": [OwnCurvature(), OwnCurvature(2, 3), OwnCurvature(2, sketch="sum"), OwnCurvature(0)],
     "gd": [GD("mean"), GD("true"), GD(0.1), GD("largest")],
     "heavy_ball": [HeavyBall(), HeavyBall("mean", 0.3)],
     "nesterov": [Nesterov(), Nesterov("mean"), Nesterov("mean", 0.5)],
@@ -84,8 +90,12 @@ CASES = {
     "barzilai_borwein": [BarzilaiBorwein(), BarzilaiBorwein("long"), BarzilaiBorwein("mean")],
     "ogm": [OGM(), OGM("mean", 7)],
     "item": [ITEM(), ITEM("mean")],
+    "triple_momentum": [TripleMomentum(), TripleMomentum("mean")],
     "lbfgs": [LBFGS(), LBFGS(2)],
     "newton": [Newton()],
+    "giant": [GIANT(), GIANT(0.3)],
+    "dane": [DANE(), DANE(0.5)],
+    "shed": [SHED(), SHED(1)],
     "schedule": [
         Schedule(),
         Schedule(((1.2,), (0.9,), (1.4,))),

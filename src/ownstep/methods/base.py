@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ownstep.methods.local_work import LocalWork
 from ownstep.plan import Devices
+from ownstep.smoothness.sketch import Sketch
 
 Vector = Any
 """A NumPy array, a torch tensor or a symbolic vector: whatever can be added and scaled."""
@@ -23,46 +24,48 @@ Vector = Any
 
 @dataclass(frozen=True)
 class SketchWork:
-    """A short description of a device's curvature that it is to make at x; answered with :class:`Sketch`.
+    """What a device is to send of its curvature at x, answered with :class:`~ownstep.smoothness.sketch.Sketch`.
 
     Parameters
     ----------
-    rank : k, how many eigenpairs; a device with fewer coordinates or rows sends fewer.
+    rank : k, how many eigenpairs of the Hessian of the data term; a device of fewer coordinates or rows sends fewer.
     shared : False asks every device for its own leading eigenpairs. True asks for one sum only: every device multiplies
-        the Hessian of its data term by the same (d, k) matrix Omega, drawn by :func:`ownstep.smoothness.shared_matrix`
-        from (``seed``, d, k), and sum_i c_i H_i Omega travels, c being the ask's ``mix``. It never shows one device.
-    seed : of the matrix, and of the start of a device's search for its eigenpairs.
-    revealing : allow a rank above the share of a device's rows beyond which a sketch shows the span of those rows
-        (:data:`ownstep.smoothness.REVEALING`); otherwise the device reduces its rank to that share.
+        its Hessian by the same (d, k) matrix Omega, which :func:`ownstep.smoothness.sketch.shared_matrix` draws from
+        (``seed``, d, k), and sum_i c_i H_i Omega travels, c being the ask's ``mix``: no device is seen alone.
+    seed : of that matrix, and of the block in which a device begins to search its eigenpairs.
+    revealing : what a device does about a rank above the share of its rows at which a sketch begins to show the span of
+        those rows (:data:`ownstep.smoothness.sketch.REVEALING`): ``"refuse"``, ``"reduce"`` its rank, or ``"allow"``.
+    skip : for SHED: the ``rank`` eigenpairs after the first ``skip`` of an exact eigendecomposition, made at x when
+        ``skip`` is 0 and kept until it is 0 again; the trace is then the eigenvalue that follows. Not bound by
+        ``revealing``: in the end all vectors are sent.
     """
 
     rank: int
     shared: bool = False
     seed: int = 0
-    revealing: bool = False
+    revealing: str = "refuse"
+    skip: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Sketch:
-    """The curvature of f_i, or of a weighted sum of them, at a point: leading eigenpairs and what is left.
+class SolveWork:
+    """A small problem of its own that every device solves at x; the sum sum_i c_i p_i of the solutions travels.
 
-        Hessian  ~  U (diag(values) - rest I) U^T + rest I + diag(penalty)
+        Newton's    (H_i + prox I) p_i = vector                                                          (GIANT)
+        whole       p_i = x - argmin_y  f_i(y) - <grad f_i(x) - vector, y> + prox/2 ||y - x||^2          (DANE)
+
+    The devices were asked about x before, so that the vector goes down and the sum comes up: one vector each way.
 
     Parameters
     ----------
-    vectors : (k, d) orthonormal rows, U^T; for a shared sketch the rows of (sum_i c_i H_i Omega)^T, not orthonormal.
-    values : (k,) eigenvalues of the Hessian of the data term, or their sizes where it is not convex, largest first;
-        empty for a shared sketch.
-    trace : of the Hessian of the data term; nan where it is not known (a network), and the rest is then half the
-        smallest value kept.
-    penalty, free : the diagonal of the penalty's Hessian: ``penalty`` in every coordinate but the last ``free``.
+    vector : the server's, as a rule grad f(x).
+    prox : at least 0.
+    whole : minimise the loss itself in place of its quadratic model.
     """
 
-    vectors: Vector
-    values: NDArray[np.float64]
-    trace: float
-    penalty: float = 0.0
-    free: int = 0
+    vector: Vector
+    prox: float = 0.0
+    whole: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +93,7 @@ class Ask:
         was absent.
     hessian : the same sum of the Hessians at x, sum_i c_i H_i, penalty included: d(d+1)/2 numbers up.
     sketch : what else of its curvature every device is to send; k vectors of length d up, and k + 3 numbers.
+    solve : a problem that every device solves at x, a point it was asked about before: the gradient is not sent again.
     """
 
     x: Vector
@@ -101,6 +105,7 @@ class Ask:
     base: Vector = None
     hessian: bool = False
     sketch: SketchWork | None = None
+    solve: SolveWork | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +127,7 @@ class Answer:
         with mini-batches: the step between the two points followed another batch's gradient.
     base, base_value : the sum and the value at the second point, of the devices that answered, where asked for.
     hessian : the upper triangle of sum_i c_i H_i, row by row (``H[numpy.triu_indices(d)]``), where asked for.
+    solved : sum_i c_i p_i, where devices were to solve a problem.
     sketches : one :class:`Sketch` per device, None for who was absent; a shared sketch is a tuple of one.
     """
 
@@ -137,6 +143,7 @@ class Answer:
     base_value: float = math.nan
     hessian: Vector = None
     sketches: tuple[Sketch | None, ...] = ()
+    solved: Vector = None
 
 
 @dataclass(frozen=True)
