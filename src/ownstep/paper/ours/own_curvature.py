@@ -49,8 +49,8 @@ SETTINGS = (
     ("devices", "", "1, 2, 10, 50 on w8a; 1 and 10 elsewhere", ""),
     ("rank", "", "the default (10) and 20; 0 to 50 on w8a at mu = 1e-5", ""),
     ("seeds", "", "five draws of 90 % of the rows; two for SST-2 and MNIST", "minutes, not hours"),
-    ("first order and rivals", "", "w8a at mu = 1e-3 and 1e-5, 10 devices, one seed; at most 2,000 rounds; GIANT, DANE and SHED "
-     "at most 100 exchanges", "their devices work longest"),
+    ("first order and rivals", "", "w8a at mu = 1e-3 and 1e-5, 10 devices, one seed; at most 2,000 rounds; GIANT, DANE "
+     "and SHED at most 100 exchanges", "their devices work longest"),
 )  # fmt: skip
 
 GAP, MOST, SLOW, RIVALS = 1e-6, 400, 2000, 100
