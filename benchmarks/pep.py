@@ -86,7 +86,7 @@ def growth(rounds: tuple[int, ...]) -> list[dict]:
     for name, radii in (("r0=1, rstar=0.05", NEAR), ("r0=10, rstar=1", FAR)):
         for k in rounds:
             seconds, bound = timed(lambda k=k, radii=radii: ours(k, *radii))
-            first, core = timed(lambda k=k, radii=radii: ours(k, *radii, patience=0.0))
+            first, core = timed(lambda k=k, radii=radii: ours(k, *radii, effort=0))
             rows.append({"radii": name, "K": k, "seconds": seconds, "gap": bound.gap, "upper": bound.upper,
                          "conditions": bound.conditions, "solves": bound.solves, "core_s": first / core.solves,
                          "core_gap": core.gap})  # fmt: skip

@@ -17,22 +17,33 @@ settings.register_profile(
 settings.load_profile("ownstep")
 
 
-def make_least_squares(devices: int = 3, features: int = 4, seed: int = 0, mu: float = 0.1) -> LeastSquares:
-    """Devices of different size and scale, so that their smoothness constants and minimisers differ."""
+def unequal_owner(samples: int, devices: int) -> np.ndarray:
+    """Who holds which sample: every device half as many again as the one before, so that no two sizes are equal."""
+    cuts = np.cumsum(1.5 ** np.arange(devices))
+    return np.searchsorted(np.round(cuts / cuts[-1] * samples)[:-1], np.arange(samples), side="right")
+
+
+def make_least_squares(
+    devices: int = 3, features: int = 4, seed: int = 0, mu: float = 0.1, shares: bool = False
+) -> LeastSquares:
+    """Devices of different size, scale and minimiser, with weights of their own, or their ``shares`` of the samples."""
     rng = np.random.default_rng(seed)
-    counts = rng.integers(features + 1, features + 9, devices)
-    rows = rng.standard_normal((counts.sum(), features))
-    owner = np.repeat(np.arange(devices), counts)
-    rows *= np.geomspace(0.5, 2, devices)[owner][:, None]
+    owner = unequal_owner(8 * devices + features, devices)
+    rows = rng.standard_normal((len(owner), features)) * np.geomspace(0.5, 2, devices)[owner][:, None]
     targets = rows @ rng.standard_normal(features) + rng.standard_normal(len(rows)) + owner
-    return LeastSquares(rows, targets, partition.given(owner), mu=mu)
+    weights = 1.3 ** rng.permutation(devices)
+    given = None if shares else weights / weights.sum()
+    return LeastSquares(rows, targets, partition.given(owner), mu=mu, weights=given)
 
 
 def make_logistic(devices: int = 3, features: int = 4, seed: int = 0, samples: int = 60) -> BinaryLogistic:
+    """Devices of different size, the last of which hold the longest rows; weights are their shares of the samples."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((samples, features)) * rng.uniform(0.3, 2, (samples, 1))
     labels = np.where(rows @ rng.standard_normal(features) + 0.5 * rng.standard_normal(samples) > 0, 1, -1)
-    return BinaryLogistic(rows, labels, partition.by_norm(rows, devices), mu=0.05)
+    owner = np.empty(samples, int)
+    owner[np.argsort(np.linalg.norm(rows, axis=1))] = unequal_owner(samples, devices)
+    return BinaryLogistic(rows, labels, partition.given(owner), mu=0.05)
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ SHARED_NAMES = {
     "base.py": "the contract of its room",
     "engine.py": "the loop of its engine",
     "answering.py": "how its engine answers an ask",
+    "sketching.py": "how its engine makes sketches",
     "site.py": "a site: the engine's half, and the app's",
     "server.py": "the app's coordinator, and the demo's",
     "fit.py": "the fit, and its command",

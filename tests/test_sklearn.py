@@ -3,20 +3,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ownstep.sklearn import OwnStepClassifier
+from ownstep.methods import LBFGS, Newton
+from ownstep.sklearn import OwnStepClassifier, OwnStepRegressor
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([OwnStepClassifier()])
+@parametrize_with_checks([OwnStepClassifier(), OwnStepRegressor()])
 def test_scikit_learn_s_own_checks(estimator, check):
     check(estimator)
 
@@ -27,7 +28,9 @@ def test_scikit_learn_s_own_checks(estimator, check):
 def test_agrees_with_logistic_regression_at_the_optimum(load, partition, fit_intercept):
     rows, labels = load(return_X_y=True)
     rows = StandardScaler().fit_transform(rows)
-    ours = OwnStepClassifier(partition, C=0.01, fit_intercept=fit_intercept, tol=1e-10, max_iter=50_000)
+    ours = OwnStepClassifier(
+        partition, C=0.01, fit_intercept=fit_intercept, tol=1e-10, max_iter=50_000, method="own_step"
+    )
     theirs = LogisticRegression(C=0.01, fit_intercept=fit_intercept, tol=1e-13, max_iter=10_000, solver="newton-cg")
     ours.fit(rows, labels)
     theirs.fit(rows, labels)
@@ -75,3 +78,58 @@ def test_it_warns_when_it_has_not_converged():
         OwnStepClassifier(devices=0).fit(rows, labels)
     with pytest.raises(ValueError, match="C must be a finite number > 0, got -1"):
         OwnStepClassifier(C=-1).fit(rows, labels)
+
+
+METHODS = ["auto", "newton", "lbfgs", LBFGS(), Newton(), "barzilai_borwein"]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("load", [load_breast_cancer, load_iris])
+def test_every_way_leads_to_the_same_coefficients(load, method):
+    rows, labels = load(return_X_y=True)
+    rows = StandardScaler().fit_transform(rows)
+    weight = np.random.default_rng(0).integers(0, 4, len(labels)).astype(float)
+    ours = OwnStepClassifier(C=0.1, tol=1e-10, method=method, class_weight="balanced").fit(rows, labels, weight)
+    theirs = LogisticRegression(C=0.1, tol=1e-13, max_iter=10_000, solver="newton-cg", class_weight="balanced")
+    theirs.fit(rows, labels, weight)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
+    np.testing.assert_allclose(ours.predict_log_proba(rows), np.log(theirs.predict_proba(rows)), atol=1e-5)
+    assert ours.n_iter_ == len(ours.loss_curve_) - 1
+    assert ours.loss_curve_[-1] < ours.loss_curve_[0]
+    assert not hasattr(ours, "gain_")  # nothing was split and no constant was needed
+
+
+@pytest.mark.parametrize("split", [{}, {"partition": "by_norm", "devices": 3}])
+def test_the_regressor_is_ridge_regression(split):
+    rows, targets = load_diabetes(return_X_y=True)
+    weight = np.random.default_rng(1).uniform(0.5, 2, len(targets)).round(1)
+    ours = OwnStepRegressor(alpha=0.3, tol=1e-9, **split).fit(rows, targets, weight)
+    theirs = Ridge(alpha=0.3, tol=1e-12).fit(rows, targets, weight)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-8)
+    assert ours.intercept_ == pytest.approx(theirs.intercept_)
+    assert ours.n_iter_ <= 2
+    assert OwnStepRegressor(fit_intercept=False).fit(rows, targets).intercept_ == 0
+
+
+def test_groups_split_the_rows_and_a_warm_start_begins_at_the_end():
+    rows, labels = load_breast_cancer(return_X_y=True)
+    rows = StandardScaler().fit_transform(rows)
+    hospital = np.array(["Basel", "Zurich", "Aarau"])[np.arange(len(labels)) % 3]
+    model = OwnStepClassifier(C=0.01, warm_start=True, tol=1e-8).fit(rows, labels, groups=hospital)
+    assert len(model.smoothness_.values) == 3
+    assert model.gain_ >= 1
+    first = model.coef_.copy()
+    assert model.fit(rows, labels, groups=hospital).history_.rounds == 0
+    np.testing.assert_array_equal(model.coef_, first)
+    cold = OwnStepClassifier(C=0.01, tol=1e-8).fit(rows, labels, groups=hospital)
+    assert cold.fit(rows, labels).history_.rounds > 0
+
+
+def test_methods_that_are_none_are_refused():
+    rows, labels = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="unknown method 'newtons'. Did you mean 'newton'"):
+        OwnStepClassifier(method="newtons").fit(rows, labels)
+    with pytest.raises(ValueError, match="method must be 'auto', a method's name or a method, got 3"):
+        OwnStepClassifier(method=3).fit(rows, labels)
+    with pytest.raises(ValueError, match="alpha must be a finite number >= 0, got -1"):
+        OwnStepRegressor(alpha=-1).fit(rows, labels)

@@ -135,6 +135,9 @@ from .methods import (
     NormBelow as NormBelow,
 )
 from .methods import (
+    OwnCurvature as OwnCurvature,
+)
+from .methods import (
     OwnStep as OwnStep,
 )
 from .methods import (

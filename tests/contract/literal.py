@@ -16,7 +16,7 @@ from .literal_gossip import decentralised_gd, extra, gradient_tracking, nids
 from .literal_own import own_step, schedule
 from .literal_rivals import delta_sgd, feddyn, fedexp, fednova, fedsps, scaffnew
 from .literal_secant import adgd, barzilai_borwein
-from .literal_second import lbfgs, newton
+from .literal_second import lbfgs, newton, own_curvature
 from .world import World, named
 
 Loop = Callable[[object, World], Iterator[np.ndarray]]
@@ -100,6 +100,7 @@ def item(method, world):
 
 LITERAL: dict[str, Loop] = {
     "own_step": own_step,
+    "own_curvature": own_curvature,
     "gd": gd,
     "heavy_ball": heavy_ball,
     "nesterov": nesterov,

@@ -15,7 +15,7 @@ def neighbours(graph: str, n: int) -> list[set[int]]:
     if graph == "ring":
         near[0].add(n - 1)
         near[n - 1].add(0)
-    return near
+    return [others - {i} for i, others in enumerate(near)]
 
 
 def weights_of_links(method, n: int) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.optimize._dcsrch import DCSRCH
 
 
 def lbfgs(method, world):
@@ -17,6 +18,57 @@ def lbfgs(method, world):
     options = {"maxcor": method.memory, "ftol": 0.0, "gtol": 0.0, "maxfun": 200, "maxiter": 200}
     minimize(evaluate, world.x0, jac=True, method="L-BFGS-B", options=options)
     yield from points[1:]
+
+
+def searched(world, x, p):
+    """The points that SciPy's own More and Thuente search tries along p, the last one kept."""
+    tried = []
+
+    def phi(t):
+        tried.append(x + t * p)
+        return world.f(tried[-1]) - 2**-50 * abs(world.f(x))
+
+    search = DCSRCH(phi, lambda t: world.g(x + t * p) @ p, 1e-3, 0.9, 0.1, 0.0, 1e10)
+    search(1.0, world.f(x), world.g(x) @ p, maxiter=20)
+    return tried
+
+
+def own_curvature(method, world):
+    """M from the devices' eigenpairs, written out; BFGS updates of the whole matrix.
+
+    Hessians of least squares do not change, so that M is made once; the sum's is Nystrom's for the pooled Hessian.
+    """
+    d = len(world.x0)
+    data = [world.hessian(i) - world.ridge * np.eye(d) for i in range(world.n)]
+    if method.sketch == "sum":
+        H = sum(world.w[i] * data[i] for i in range(world.n))
+        Q = np.linalg.qr(np.random.default_rng([method.seed, d, method.rank]).standard_normal((d, method.rank)))[0]
+        low = H @ Q @ np.linalg.solve(Q.T @ H @ Q, Q.T @ H)
+        values, U = np.linalg.eigh(low)
+        data, weights, ranks = [H], [1.0], [method.rank]
+        pairs = [(values[-method.rank :], U[:, -method.rank :])]
+    else:
+        weights, ranks = world.w, [min(method.rank if method.rank is not None else 10, d, len(b) // 2) for b in world.b]
+        pairs = [
+            (np.linalg.eigh(H)[0][d - k :], np.linalg.eigh(H)[1][:, d - k :]) for H, k in zip(data, ranks, strict=True)
+        ]
+    M = world.ridge * np.eye(d)
+    for w, H, k, (values, U) in zip(weights, data, ranks, pairs, strict=True):
+        rho = (np.trace(H) - values.sum()) / (d - k) if k < d else 0.0
+        M = M + w * (U @ np.diag(np.maximum(values - rho, 0)) @ U.T + rho * np.eye(d))
+    x, kept = world.x0, []
+    while True:
+        g, H = world.g(x), np.linalg.inv(M)
+        if kept:
+            s, y = kept[-1]
+            H = H * min(max(s @ y / (y @ H @ y), 0.1), 10)
+        for s, y in kept:
+            V = np.eye(d) - np.outer(y, s) / (s @ y)
+            H = V.T @ H @ V + np.outer(s, s) / (s @ y)
+        tried = searched(world, x, -H @ g)
+        yield from tried
+        kept = [*kept, (tried[-1] - x, world.g(tried[-1]) - g)][-method.memory :]
+        x = tried[-1]
 
 
 def newton(method, world):

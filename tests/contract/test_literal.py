@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from ownstep import engines
+from ownstep.engines.local.answering import Answering
 from ownstep.methods import (
     EXTRA,
     METHODS,
@@ -24,19 +27,23 @@ from ownstep.methods import (
     GradientTracking,
     Never,
     NormBelow,
+    OwnCurvature,
     OwnStep,
     Plateau,
     Scaffnew,
     Scaffold,
     Schedule,
 )
+from ownstep.methods.federated.fedopt import FedOpt
+from ownstep.methods.gossip.peers import Peers
+from ownstep.support.errors import InvalidInput
 
 from .literal import LITERAL
 from .test_methods import CASES
-from .world import make_world
+from .world import make_world, named
 
 ROUNDS = 50
-SOON = {"lbfgs": 14, "newton": 10}
+SOON = {"lbfgs": 14, "newton": 10, "own_curvature": 8}
 """Rounds after which a fast method is done: what follows is rounding."""
 MORE = {
     "own_step": [
@@ -47,6 +54,7 @@ MORE = {
         OwnStep(NormBelow(0.05), "uniform", momentum="item"),
         OwnStep(Plateau(), momentum="nesterov"),
     ],
+    "own_curvature": [OwnCurvature(4, 2), OwnCurvature(5, sketch="sum", seed=3)],
     "schedule": [Schedule(((1.1, 0.7, 1.3, 0.9), (0.8,), (1.5, 0.2, 0.4, 1.0)), ((0.3, 0.1), (0.2, 0.4), (0.5, 0.0)))],
     "decentralised_gd": [DecentralisedGD("mean", weights="uniform", order="atc")],
     "gradient_tracking": [GradientTracking(0.03, "star", "lazy", "uniform")],
@@ -82,15 +90,69 @@ def test_the_devices_differ_in_everything():
     assert not np.allclose(world.w, world.problem.counts / world.problem.counts.sum(), atol=0.03)
 
 
-@pytest.mark.parametrize("flat", [False, True], ids=["strongly convex", "mu is 0"])
+WORLDS = {"unequal": {}, "mu is 0": {"flat": True}, "one device": {"devices": 1, "ridge": 0.5}}
+
+
+@contextmanager
+def for_four_devices(world):
+    """Some settings are one number per device, for the four devices of the worlds that have four."""
+    try:
+        yield
+    except InvalidInput as error:
+        if world.n == 4 or not re.search("for 1 devices|not for 1", str(error)):
+            raise
+        pytest.skip("its settings are for four devices")
+
+
+@pytest.mark.parametrize("options", WORLDS.values(), ids=WORLDS)
 @pytest.mark.parametrize(("name", "method"), PAIRS)
-def test_it_is_the_loop_of_its_paper(name, method, flat):
-    world, points, rounds = make_world(flat=flat), [], SOON.get(name, ROUNDS)
-    history = engines.run(
-        method, world.problem, rounds, devices=world.devices, x0=world.x0, observe=lambda k, x: points.append(x)
-    )
+def test_it_is_the_loop_of_its_paper(name, method, options):
+    world, points = make_world(**options), []
+    rounds = min(SOON.get(name, ROUNDS), 30 if world.n == 1 else ROUNDS)
+    with for_four_devices(world):
+        history = engines.run(
+            method, world.problem, rounds, devices=world.devices, x0=world.x0, observe=lambda k, x: points.append(x)
+        )
     assert history.rounds == rounds
     expected = [world.x0, *itertools.islice(LITERAL[name](method, world), rounds)]
     for k, (x, written) in enumerate(zip(points, expected, strict=True)):
         np.testing.assert_allclose(x, written, rtol=0, atol=1e-12 * max(1, abs(written).max()), err_msg=f"x^{k}")
     np.testing.assert_allclose(history.value, [world.f(x) for x in expected], rtol=1e-11)
+
+
+@pytest.mark.parametrize(("name", "method"), PAIRS)
+def test_it_counts_its_rounds_and_reports_its_mean_step(name, method):
+    """The step is sum_i c_i of what is asked for, times the method's own common step where it has one."""
+    world = make_world()
+    answering, state = Answering(world.problem, None), method.start(world.x0, world.devices)
+    for k in range(12):
+        assert state.k == k
+        ask, said = method.ask(state), method.progress(state)
+        if isinstance(method, Peers):
+            alpha = np.broadcast_to(method.step, 4) if not isinstance(method.step, str) else state.steps
+            assert said.step == pytest.approx(
+                sum((world.w if method.weights == "samples" else np.full(4, 0.25)) * alpha)
+            )
+        elif isinstance(method, FedOpt | Scaffold):
+            assert said.step == pytest.approx(method.server_step * state.client_step)
+        elif isinstance(method, OwnStep | Schedule) and not getattr(method, "constant_free", False):
+            assert said.step == pytest.approx(sum(ask.mix))
+            assert said.phase in ("local", "probe", "common")
+        elif hasattr(method, "step"):
+            assert said.step == pytest.approx(named(method.step, world))
+            assert said.phase == "common"
+        state = method.tell(state, answering(ask, np.ones(4, bool)).answer)
+
+
+@pytest.mark.parametrize(("name", "method"), PAIRS)
+def test_single_precision_follows_the_same_loop(name, method):
+    world, points = make_world(), []
+    rounds = {"newton": 1}.get(name, 6)
+    engines.run(
+        method, world.single, rounds, devices=world.devices, x0=world.x0.astype(np.float32),
+        observe=lambda k, x: points.append(x),
+    )  # fmt: skip
+    expected = [world.x0, *itertools.islice(LITERAL[name](method, world), rounds)]
+    for x, written in zip(points, expected, strict=True):
+        assert x.dtype == np.float32
+        np.testing.assert_allclose(x, written, rtol=0, atol=2e-4 * max(1, abs(written).max()))

@@ -20,7 +20,6 @@ from ownstep.methods import (
     METHODS,
     NIDS,
     OGM,
-    AdaptiveOwnStep,
     AdGD,
     At,
     BarzilaiBorwein,
@@ -40,12 +39,12 @@ from ownstep.methods import (
     HeavyBall,
     Method,
     Mixing,
-    MomentumOwnStep,
     Nesterov,
     NesterovRestart,
     Never,
     Newton,
     NormBelow,
+    OwnCurvature,
     OwnStep,
     Plateau,
     Scaffnew,
@@ -78,6 +77,7 @@ CASES = {
         OwnStep(momentum="item"),
         OwnStep(Shrunk(0.3)),
     ],
+    "own_curvature": [OwnCurvature(), OwnCurvature(2, 3), OwnCurvature(2, sketch="sum"), OwnCurvature(0)],
     "gd": [GD("mean"), GD("true"), GD(0.1), GD("largest")],
     "heavy_ball": [HeavyBall(), HeavyBall("mean", 0.3)],
     "nesterov": [Nesterov(), Nesterov("mean"), Nesterov("mean", 0.5)],
@@ -272,27 +272,6 @@ def test_permuting_the_devices_changes_nothing(method):
     runs = [run(m, LeastSquares(rows, targets, partition.given(o)), 30) for m, o in zip(methods, owners, strict=True)]
     assert runs[0].rounds == 30
     np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("method", EVERY)
-def test_one_device_is_the_pooled_problem(method):
-    """With one device most methods are GD at the step they report, E times a round with E local steps."""
-    problem = make_logistic(devices=1)
-    history = run(method, problem, 30)
-    if isinstance(method, AdaptiveOwnStep):
-        np.testing.assert_allclose(history.x, run(BarzilaiBorwein(), problem, 30).x, atol=1e-12)
-    elif isinstance(method, MomentumOwnStep):
-        pass  # compared with Nesterov's and ITEM's own runs in test_momentum
-    elif isinstance(method, OwnStep | GD | Peers | FedAvg | FedNova | FedExP | Scaffold):
-        step, x = history.columns["step"][0], problem.x0()
-        server = getattr(method, "server_step", 1.0)
-        for _ in range(30):
-            y = x
-            for _ in range(getattr(method, "local_steps", 1)):
-                y = y - step / server * problem.gradients(y)[0]
-            x = x + server * (y - x)
-        np.testing.assert_allclose(history.x, x, atol=1e-12)
-    assert history.value[-1] < history.value[0]
 
 
 @pytest.mark.parametrize("method", EVERY)

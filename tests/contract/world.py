@@ -68,9 +68,17 @@ class World:
     @property
     def problem(self) -> LeastSquares:
         """The same for the library."""
+        return self._problem(np.float64)
+
+    @property
+    def single(self) -> LeastSquares:
+        """The same in single precision."""
+        return self._problem(np.float32)
+
+    def _problem(self, dtype: type) -> LeastSquares:
         owner = np.repeat(np.arange(self.n), [len(b) for b in self.b])
         rows, targets = np.vstack(self.A), np.concatenate(self.b)
-        return LeastSquares(rows, targets, partition.given(owner), mu=self.ridge, weights=self.w)
+        return LeastSquares(rows, targets, partition.given(owner), mu=self.ridge, weights=self.w, dtype=dtype)
 
     @property
     def devices(self) -> Devices:
@@ -78,13 +86,14 @@ class World:
         return Devices(self.w, self.L, self.mu, L_pooled=self.L_true)
 
 
-def make_world(seed: int = 0, features: int = 12, ridge: float = 0.01, flat: bool = False) -> World:
-    """Four devices of unequal size, weight, scale, L_i and mu_i; ``flat`` tells the methods that every mu_i is 0."""
+def make_world(seed: int = 0, features: int = 12, ridge: float = 0.01, flat: bool = False, devices: int = 4) -> World:
+    """Devices of unequal size, weight, scale, L_i and mu_i; ``flat`` tells the methods that every mu_i is 0."""
     rng = np.random.default_rng(seed)
-    A = [s * rng.standard_normal((m, features)) for s, m in zip(SCALES, COUNTS, strict=True)]
+    some = slice(None) if devices == 4 else slice(1, 1 + devices)
+    A = [s * rng.standard_normal((m, features)) for s, m in zip(SCALES[some], COUNTS[some], strict=True)]
     b = [a @ rng.standard_normal(features) + rng.standard_normal(len(a)) for a in A]
     H = [a.T @ a / len(a) + ridge * np.eye(features) for a in A]
-    w = np.array(WEIGHTS)
+    w = np.array(WEIGHTS[some]) / sum(WEIGHTS[some])
     L_true = np.linalg.eigvalsh(sum(c * h for c, h in zip(w, H, strict=True)))[-1]
     spectra = np.array([np.linalg.eigvalsh(h) for h in H])
     mu = 0 * spectra[:, 0] if flat else spectra[:, 0]

@@ -17,6 +17,7 @@ from ownstep.engines import Bernoulli, cluster, compare, saving
 from ownstep.methods import (
     EXTRA,
     GD,
+    LBFGS,
     NIDS,
     AdGD,
     At,
@@ -30,6 +31,8 @@ from ownstep.methods import (
     FedSPS,
     GradientTracking,
     Nesterov,
+    Newton,
+    OwnCurvature,
     OwnStep,
     Scaffnew,
     Scaffold,
@@ -60,18 +63,30 @@ METHODS = {
     "fedsps": FedSPS(0.5, lower=tuple(0.01 * i for i in range(DEVICES))),
     "delta_sgd": DeltaSGD(),
     "scaffnew": Scaffnew(p=0.4),
+    "lbfgs": LBFGS(),
+    "newton": Newton(),
+    "own_curvature": OwnCurvature(rank=2),
+    "own_curvature_sum": OwnCurvature(rank=3, sketch="sum"),
     "extra": EXTRA(),
     "nids": NIDS(),
     "dgd_atc": DecentralisedGD(order="atc", graph="grid"),
     "tracking": GradientTracking(),
     "tracking_atc": GradientTracking(order="atc"),
 }
-RESUMED = {"own_step": OwnStep(), "extra": EXTRA(), "adaptive": OwnStep(smoothness="adaptive")}
+RESUMED = {
+    "own_curvature": OwnCurvature(rank=2),
+    "own_step": OwnStep(),
+    "extra": EXTRA(),
+    "adaptive": OwnStep(smoothness="adaptive"),
+}
 ABSENCES = {
     "rescaled": (OwnStep(), Bernoulli(0.6, "rescale", seed=3)),
     "remembered": (OwnStep(), Bernoulli(0.6, "last", seed=3)),
     "adaptive_absent": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "rescale", seed=3)),
     "adaptive_remembered": (OwnStep(smoothness="adaptive"), Bernoulli(0.6, "last", seed=3)),
+    "lbfgs_absent": (LBFGS(), Bernoulli(0.7, "rescale", seed=3)),
+    "curvature_absent": (OwnCurvature(rank=2), Bernoulli(0.7, "rescale", seed=3)),
+    "curvature_remembered": (OwnCurvature(rank=2), Bernoulli(0.7, "last", seed=3)),
     "fednova_absent": (FedNova(), Bernoulli(0.6, "rescale", seed=3)),
     "fedexp_absent": (FedExP(), Bernoulli(0.6, "rescale", seed=3)),
     "feddyn_absent": (FedDyn(), Bernoulli(0.6, "rescale", seed=3)),

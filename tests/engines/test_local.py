@@ -192,6 +192,31 @@ def test_ctrl_c_loses_nothing(small_logistic, tmp_path, call, at):
     assert_same_history(run(OwnStep(), small_logistic, 20, checkpoint=path), run(OwnStep(), small_logistic, 20))
 
 
+@pytest.mark.parametrize("where", ["observe", "tell"])
+def test_ctrl_c_between_two_rounds_records_none_twice(small_logistic, tmp_path, where):
+    """The round was evaluated and written down when the key is pressed, but the method has not moved yet."""
+
+    class Pressed(OwnStep):
+        def tell(self, state, answer):
+            if where == "tell" and state.k == 4:
+                raise KeyboardInterrupt
+            return super().tell(state, answer)
+
+    def observe(k, x):
+        if where == "observe" and k == 4:
+            raise KeyboardInterrupt
+
+    rule, path = Bernoulli(0.7, seed=5), tmp_path / "run.npz"
+    stopped = run(Pressed(), small_logistic, 20, participation=rule, observe=observe, checkpoint=path, name="a")
+    assert (stopped.stopped, stopped.rounds) == ("interrupted after 4 rounds", 4)
+    short = run(OwnStep(), small_logistic, 4, participation=rule)
+    for column in ("value", "phase", "step", "participants", "bytes_up", "bytes_down"):
+        np.testing.assert_array_equal(stopped.columns[column], short.columns[column], err_msg=column)
+    np.testing.assert_array_equal(stopped.took_part, short.took_part)
+    with np.load(path) as file:
+        assert len(file["column/value"]) == len(file["column/seconds"]) == len(file["column/took_part"]) == 4
+
+
 def test_a_finished_checkpoint_can_be_extended(small_logistic, tmp_path):
     path = tmp_path / "run.npz"
     run(OwnStep(), small_logistic, 10, checkpoint=path)

@@ -124,7 +124,7 @@ def test_extra_converges_at_the_rate_of_its_iteration_matrix(graph):
 
 def test_nids_needs_no_network_in_its_step_and_allows_one_a_device():
     """Steps up to 2/L_i converge on any graph; decentralised GD with own steps ends elsewhere."""
-    problem = make_least_squares(devices=6)
+    problem = make_least_squares(devices=4)
     best = optimum(problem).x
     for graph in ("path", "star", "complete"):
         np.testing.assert_allclose(run(NIDS("own", graph), problem, 2500).x, best, atol=1e-8)

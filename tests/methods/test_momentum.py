@@ -68,10 +68,10 @@ def test_shrunk_switches_at_its_share():
 def test_worst_cases_beat_the_pooled_method_s(momentum, switch, rstar, known):
     """L = (1/3, 3), mu = 0.1, 20 rounds: Nesterov has 0.00475 and ITEM, optimal with grad f alone, 0.00003.
 
-    Without patience only the first solve is made; it proves an upper bound all the same.
+    Without effort only the first solve is made; it proves an upper bound all the same.
     """
     devices = Devices.uniform([1 / 3, 3], 0.1)
-    own = worst_case(OwnStep(At(switch), momentum=momentum), devices, 20, 1.0, rstar, "distance", patience=0)
+    own = worst_case(OwnStep(At(switch), momentum=momentum), devices, 20, 1.0, rstar, "distance", effort=0)
     pooled = {"nesterov": Nesterov("mean"), "item": ITEM("mean")}[momentum]
     assert own.upper <= known
     assert own.upper < 0.55 * worst_case(pooled, devices, 20, 1.0, rstar, "distance").lower

@@ -8,10 +8,11 @@ import pytest
 from ownstep import pep
 from ownstep.methods import GD, At, Never, OwnStep
 from ownstep.methods.base import Answer
-from ownstep.pep.bound import _Search
 from ownstep.pep.conditions import assemble, cuts
 from ownstep.pep.proof.certificate import slacks
+from ownstep.pep.search import Search
 from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.units import Setting
 from ownstep.plan import Devices
 
 DEVICES = Devices(np.array([0.3, 0.7]), np.array([0.4, 3.0]), np.array([0.1, 0.2]))
@@ -22,8 +23,9 @@ DEVICES = Devices(np.array([0.3, 0.7]), np.array([0.4, 3.0]), np.array([0.1, 0.2
 def test_the_identity_behind_the_bound(metric: str, counts: tuple[int, int]) -> None:
     """metric = radii + sum_r lambda_r condition_r - <S, G> for arbitrary symmetric matrices and values."""
     devices = pep.repeated([0.4, 3.0], 0.1, counts)
-    search = _Search(OwnStep(At(2)), devices, trace(OwnStep(At(2)), devices, 4), 2.0, 0.5, metric, True)
-    bound = search.run(1e-5, 8.0)
+    search = Search(Setting(trace(OwnStep(At(2)), devices, 4), devices, 2.0, 0.5, metric))
+    search.prepare()
+    search.run(1e-5)
     proof, rows = search.best
     rng = np.random.default_rng(0)
     n = len(search.gram.columns)
@@ -45,7 +47,7 @@ def test_the_identity_behind_the_bound(metric: str, counts: tuple[int, int]) -> 
     assert (proof.multipliers >= 0).all()
     assert (proof.limits >= 0).all()
     assert min(np.linalg.eigvalsh(s)[0] for s in S) > 0
-    assert bound.upper == pytest.approx(proof.limits.sum() * target.size, rel=1e-14)
+    assert proof.bound == pytest.approx(proof.limits.sum() * target.size, rel=1e-14)
 
 
 def test_what_a_certificate_says() -> None:
@@ -85,8 +87,9 @@ def test_no_quadratic_does_worse(seed: int) -> None:
 def test_leaving_conditions_out_only_raises_the_maximum() -> None:
     """Every relaxation is a valid upper bound; adding all conditions does not change the enclosed value."""
     devices = Devices.uniform([1 / 3, 3], 0.1)
-    search = _Search(OwnStep(At(3)), devices, trace(OwnStep(At(3)), devices, 6), 1.0, 0.3, "value", True)
-    search.run(1e-5, 8.0)
+    search = Search(Setting(trace(OwnStep(At(3)), devices, 6), devices, 1.0, 0.3, "value"))
+    search.prepare()
+    search.run(1e-5)
     core, every = (assemble.conditions(search.gram, p(search.gram)) for p in (cuts.core_pairs, cuts.all_pairs))
     best = search.best[0].bound
     for rows in (core, every):

@@ -19,7 +19,7 @@ from ownstep import pep
 from ownstep.cli import main
 from ownstep.methods import GD, ITEM, At, DecentralisedGD, Nesterov, Never, OwnStep
 from ownstep.pep.proof import check as checker
-from ownstep.pep.proof.certify import rational
+from ownstep.pep.proof.certify import rational, rounded_up
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError
 
@@ -35,10 +35,10 @@ def certificate() -> dict:
 
 def test_the_checker_is_short_and_needs_nothing() -> None:
     source = FILE.read_text()
-    assert len(source.splitlines()) < 150
+    assert len(source.splitlines()) < 220
     names = {n.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import) for n in node.names}
     names |= {str(node.module) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
-    assert names == {"json", "math", "sys", "fractions", "typing"}
+    assert names == {"hashlib", "json", "math", "re", "sys", "fractions", "typing"}
 
 
 def test_it_runs_on_its_own(certificate: dict, tmp_path: Path) -> None:
@@ -55,6 +55,34 @@ def test_it_runs_on_its_own(certificate: dict, tmp_path: Path) -> None:
     assert certificate["bound"] in done.stdout
     lower = certificate | {"bound": str(Fraction(certificate["bound"]) * Fraction(999_999, 1_000_000))}
     assert alone(lower).returncode != 0
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_bound_as_a_double_is_never_below_it(sign: int) -> None:
+    for exact in (
+        Fraction(1, 3),
+        Fraction(2, 3),
+        Fraction(1, 10),
+        Fraction(7, 5),
+        Fraction(1, 3) / 10**12,
+        Fraction(2),
+    ):
+        number = sign * exact
+        up = rounded_up(number)
+        assert Fraction(up) >= number
+        assert Fraction(math.nextafter(up, -math.inf)) < number  # the smallest of those
+    assert rounded_up(Fraction(3, 4)) == 0.75
+    between = Fraction(1) + Fraction(1, 2**60)  # nearer to 1 than to the next double
+    assert rounded_up(between) == 1 + 2**-52
+
+
+def test_what_is_shown_of_a_bound_is_rounded_up(certificate: dict, tmp_path: Path, capsys) -> None:
+    bound = Fraction(1) + Fraction(1, 2**60)
+    found = pep.proof.certify.Certified(0.5, bound, certificate)
+    assert found.upper == 1 + 2**-52
+    assert found.width == pytest.approx(0.5)
+    assert found.to_dict()["upper"] == 1 + 2**-52
+    assert pep.proof.certify.Certified(0.0, Fraction(0), certificate).width == 0
 
 
 def change(certificate: dict, *path: object, to: object) -> dict:
@@ -101,6 +129,21 @@ def change(certificate: dict, *path: object, to: object) -> dict:
         (["statement", "rstar"], "inf"),
         (["statement", "metric"], "distance"),
         (["statement", "metric"], "los"),
+        (["format"], "ownstep certificate 1"),
+        (["statement", "method", "digest"], "0" * 64),
+        (["statement", "method"], lambda m: m | {"author": "me"}),
+        (["statement"], lambda s: s | {"note": "and for all other metrics"}),
+        (["multipliers"], lambda m: m | {"end": "0"}),
+        (["statement", "devices", 0], lambda d: d | {"name": "D1"}),
+        (["statement", "devices", 0, "count"], "1"),
+        (["statement", "devices", 0, "count"], True),
+        (["statement", "rounds", 0, "steps"], lambda steps: [*steps, "1"]),
+        (["statement", "rounds", 0], lambda r: r | {"again": 1}),
+        (["multipliers", "conditions", 0, 0], lambda c: bool(c)),
+        (["multipliers", "conditions", 0, 0], lambda c: c - 2),
+        (["multipliers", "start"], "9" * 5000),
+        (["multipliers", "start"], "1_000"),
+        (["multipliers", "start"], "1/0"),
     ],
 )
 def test_what_was_tampered_with_is_refused(certificate: dict, path: list, to: object) -> None:
@@ -112,8 +155,9 @@ def test_what_was_tampered_with_is_refused(certificate: dict, path: list, to: ob
 def test_a_point_that_knows_the_solution_is_no_method() -> None:
     """With x* as the origin 0 x^0 is the solution itself: nothing that a method could look at."""
     statement = {"devices": [{"count": 1, "weight": "1", "mu": "0", "L": "1"}], "r0": "1", "rstar": "0"}
-    statement |= {"metric": "distance", "rounds": [], "final": ["1/2"]}
-    forged = {"statement": statement, "bound": "1/4", "multipliers": {"start": "1/4", "own": [], "conditions": []}}
+    statement |= {"metric": "distance", "rounds": [], "final": ["1/2"], "method": {"name": "", "digest": ""}}
+    forged = {"format": checker.FORMAT, "statement": statement, "bound": "1/4"}
+    forged |= {"multipliers": {"start": "1/4", "own": [], "conditions": []}}
     with pytest.raises(ValueError, match="round 0 is not x0 plus"):
         checker.check(forged)
 
@@ -159,8 +203,9 @@ def test_enclosures_are_narrow(name: str) -> None:
 def test_the_statement_is_run_as_the_method_runs(certificate: dict) -> None:
     """The checker's rows, at the vectors of random quadratics, are what the method and the devices really see."""
     rng, s = np.random.default_rng(0), certificate["statement"]
-    kinds, tilted = checker.read_kinds(s, Fraction(1))
-    rows, _, slope = checker.run(s, kinds, tilted)
+    points_told, steps, _ = checker.read_method(s["rounds"], s["final"], 2)
+    kinds, tilted = checker.read_kinds(s["devices"], steps, Fraction(1))
+    rows, _, slope = checker.run(points_told, kinds, tilted)
     mu, w, d = 0.1, np.array([0.5, 0.5]), 4
     basis = [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(2)]
     H = [b @ np.diag(rng.uniform(mu, L, d)) @ b.T for b, L in zip(basis, PAPER.L, strict=True)]
@@ -223,6 +268,88 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     return int(stopped.value.code or 0), out, err
 
 
+def test_the_statement_binds_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """What the options of pep state is regenerated from the method, and anything else is told apart."""
+    target, steps = str(tmp_path / "out.json"), str(tmp_path / "steps.json")
+    setting = {"--L": "0.5,1.5", "--mu": "0.1", "--rounds": "3", "--switch": "2", "--rstar": "0.1", "--weights": "1,3"}
+
+    def asked(**other: str) -> list[str]:
+        return [text for pair in (setting | {f"--{k}": v for k, v in other.items()}).items() for text in pair]
+
+    assert call(capsys, "pep", *asked(), "--certify", target)[0] == 0
+    code, out, _ = call(capsys, "check", target, *asked())
+    assert code == 0
+    assert "the proof is of the setting given" in out
+    for other, word in (
+        ({"L": "0.5,1.6"}, "L by number"),
+        ({"mu": "0.2"}, "mu by number"),
+        ({"weights": "1,2"}, "weight by number"),
+        ({"count": "1,2"}, "L by number"),
+        ({"rounds": "4"}, "3 rounds, 4 were asked"),
+        ({"switch": "1"}, "other steps"),
+        ({"momentum": "nesterov"}, "other"),
+        ({"r0": "2"}, "r0 is 1 in the proof, 2"),
+        ({"rstar": "0.2"}, "rstar is 1/10"),
+        ({"metric": "distance"}, "metric is value"),
+    ):
+        code, out, err = call(capsys, "check", target, *asked(**other))
+        assert code == 1, other
+        assert "the proof is of something else" in err
+        assert word in err
+        code, out, _ = call(capsys, "check", target, *asked(**other), "--json")
+        assert code == 1
+        assert json.loads(out)["is_of_the_setting"] is False
+    assert call(capsys, "check", target, "--switch", "1")[0] == 2
+    tuned = [
+        "tune",
+        "--L",
+        "0.5,1.5",
+        "--mu",
+        "0.1",
+        "--rounds",
+        "2",
+        "--rstar",
+        "0.1",
+        "--no-compare",
+        "--what",
+        "scales",
+    ]
+    assert call(capsys, *tuned, "--out", steps, "--certify", target)[0] == 0
+    devices = ["--L", "0.5,1.5", "--mu", "0.1", "--rounds", "2", "--rstar", "0.1"]
+    assert call(capsys, "check", target, *devices, "--schedule", steps)[0] == 0
+    assert "other steps" in call(capsys, "check", target, *devices)[2]
+    assert "holds no schedule" in call(capsys, "check", target, *devices, "--schedule", target)[2]
+
+
+def test_the_digest_is_that_of_the_steps() -> None:
+    """Algorithm 1 and gradient descent printed the same words; now they differ in more than the number."""
+    told = [pep.worst_case(m, PAPER, 2, 1, 0.1).certify() for m in (OwnStep(At(1)), GD(), OwnStep(At(1)))]
+    digests = [t.certificate["statement"]["method"]["digest"] for t in told]
+    assert digests[0] == digests[2] != digests[1]
+    assert digests[0] in str(told[0])
+
+
+def test_files_are_of_a_reasonable_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "MOST_BYTES", 100)
+    (tmp_path / "c.json").write_text(" " * 101)
+    with pytest.raises(ValueError, match="larger than 100 bytes"):
+        checker.read(str(tmp_path / "c.json"))
+
+
+def test_a_statement_too_large_is_refused_before_any_work(certificate: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "run", lambda *_: pytest.fail("it was run"))
+    monkeypatch.setattr(checker, "MOST_UNKNOWNS", 13)
+    with pytest.raises(ValueError, match="too large"):
+        checker.check(certificate)
+
+
+def test_doubles_become_weights_that_sum_to_one() -> None:
+    shares = np.array([0.123456789, 0.7, 3.3])
+    proved = pep.worst_case(OwnStep(At(1)), Devices(shares / shares.sum(), np.array([1.0, 2, 3])), 2, 1, 0.1).certify()
+    entries = proved.certificate["statement"]["devices"]
+    assert sum(Fraction(d["weight"]) * d["count"] for d in entries) == 1
+
+
 def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = str(tmp_path / "out.json")
     setting = ["pep", "--L", "0.5,1.5", "--mu", "0.1", "--rounds", "4", "--switch", "2", "--rstar", "0.1"]
@@ -236,7 +363,9 @@ def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert json.loads(out) == {"proved": True, "bound": proved["bound"], "upper": proved["upper"]} | {
         "statement": json.loads(out)["statement"]
     }
-    assert "after the 4 rounds stated" in call(capsys, "check", target)[1]
+    said = call(capsys, "check", target)[1]
+    assert "after K = 4 rounds of the method with digest" in said
+    assert "OwnStep(switch=At(round=2)" in said or "OwnStep(" in said
     assert "certified: " in call(capsys, *setting, "--certify", target)[1]
     data = json.loads(Path(target).read_text())
     Path(target).write_text(json.dumps(data | {"bound": "1/1000"}))
@@ -251,6 +380,6 @@ def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         Path(target).write_text(strange)
         assert "refused: " in call(capsys, "check", target)[2]
     Path(target).write_text("{}")
-    assert "no certificate" in call(capsys, "check", target)[2]
+    assert "must have the fields" in call(capsys, "check", target)[2]
     assert "cannot read" in call(capsys, "check", str(tmp_path / "none.json"))[2]
     assert call(capsys, *setting, "--curve", "--certify", target)[0] == 2

@@ -7,14 +7,15 @@ import pytest
 
 from ownstep import pep
 from ownstep.methods import At, OwnStep
-from ownstep.pep.bound import _Search
 from ownstep.pep.conditions.assemble import conditions
 from ownstep.pep.conditions.cuts import core_pairs
 from ownstep.pep.conditions.gram import build
 from ownstep.pep.proof.certificate import repair, slacks
+from ownstep.pep.search import Search
 from ownstep.pep.solve.polish import _Problem, polish
 from ownstep.pep.solve.sdp import limits, objective, solve
 from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.units import Setting
 
 DEVICES = pep.repeated((1 / 3, 3.0), 0.1)
 
@@ -30,7 +31,7 @@ def test_polishing_repairs_what_the_core_conditions_leave_broken(monkeypatch) ->
     monkeypatch.setattr("ownstep.pep.solve.polish.LITTLE", 0.0)
     rounds, r0, rstar = 12, 1.0, 0.3
     method = OwnStep(At(6))
-    search = _Search(method, DEVICES, trace(method, DEVICES, rounds), r0, rstar, "value", True)
+    search = Search(Setting(trace(method, DEVICES, rounds), DEVICES, r0, rstar, "value"))
     search.gram = gram = build(search.path, search.groups, r0, rstar, evaluate_final=True, local_optima=True)
     search.target, search.radii = objective(gram, "value", True), limits(gram, r0, rstar)
     rows = conditions(gram, core_pairs(gram))
@@ -49,15 +50,16 @@ def test_polishing_repairs_what_the_core_conditions_leave_broken(monkeypatch) ->
     assert broken[-1] <= 1e-8
     assert errors[0] < errors[-1] <= proof.bound
     worst = search.worst
-    at = np.vstack([worst.points, np.zeros(worst.dimension), *(loss.minimiser for loss in worst.losses)])
-    for loss, L in zip(worst.losses, (1 / 3, 3.0), strict=True):
-        values, gradients = zip(*(loss.both(x) for x in at), strict=True)
-        assert pep.interpolation_gaps(at, np.array(gradients), np.array(values), 0.1, L).min() >= -1e-9
+    seen = [worst.x0 * 0, worst.x0, *(np.random.default_rng(0).standard_normal((8, len(worst.x0))))]
+    for part in worst.parts:
+        values, slopes = zip(*(part.both(x) for x in seen), strict=True)
+        gaps = pep.interpolation_gaps(np.array(seen), np.array(slopes), np.array(values), 0.0, part.curvature)
+        assert gaps.min() >= -1e-9
 
 
 def test_slopes_are_derivatives() -> None:
     method, rng = OwnStep(At(2)), np.random.default_rng(0)
-    search = _Search(method, DEVICES, trace(method, DEVICES, 3), 1.0, 0.5, "value", True)
+    search = Search(Setting(trace(method, DEVICES, 3), DEVICES, 1.0, 0.5, "value"))
     gram = build(search.path, search.groups, 1.0, 0.5, evaluate_final=True, local_optima=True)
     problem = _Problem(gram, objective(gram, "value", True), 1.0, 0.5)
     n, free = len(gram.columns), len(gram.value_scale)

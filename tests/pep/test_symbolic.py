@@ -119,7 +119,7 @@ def test_a_trace_is_the_method(method) -> None:
     ],
 )
 def test_bad_input_is_refused_before_any_solve(arguments: dict, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ownstep.pep.bound.solve", lambda *_, **__: pytest.fail("it was solved"))
+    monkeypatch.setattr("ownstep.pep.search.solve", lambda *_, **__: pytest.fail("it was solved"))
     with pytest.raises(InvalidInput, match=message):
         pep.worst_case(GD(), DEVICES, **({"rounds": 2, "r0": 1.0, "rstar": 0.0, "metric": "value"} | arguments))
 
@@ -147,6 +147,6 @@ def test_a_failed_solve_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_, **__):
         raise OwnstepError("it stopped without an answer (NumericalError)")
 
-    monkeypatch.setattr("ownstep.pep.bound.solve", fail)
+    monkeypatch.setattr("ownstep.pep.search.solve", fail)
     with pytest.raises(OwnstepError, match=r"solver failed.*NumericalError"):
         pep.worst_case(GD(), DEVICES, 2)

@@ -21,6 +21,8 @@ from ownstep.problems import (
 )
 from ownstep.support.errors import InvalidInput, OwnstepError
 
+from ..conftest import unequal_owner
+
 MODELS = {
     "binary": (BinaryLogistic, 2),
     "multinomial": (MultinomialLogistic, 3),
@@ -35,8 +37,10 @@ def problem(kind: str, seed: int = 0, devices: int = 3, sparse: bool = False, **
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((30, 4)) * (rng.random((30, 4)) < 0.6)
     targets = rng.permutation(np.arange(30) % classes) if classes else rng.standard_normal(30)
-    owner = rng.permutation(np.arange(30) % devices)
-    return model(sp.csr_array(rows) if sparse else rows, targets, partition.given(owner), mu=0.1, **options)
+    owner = rng.permutation(unequal_owner(30, devices))
+    weights = rng.uniform(1, 3, devices)
+    options = {"weights": weights / weights.sum(), "mu": 0.1} | options
+    return model(sp.csr_array(rows) if sparse else rows, targets, partition.given(owner), **options)
 
 
 def plain_loss(kind: str, rows, targets, x, mu):
@@ -62,8 +66,10 @@ def test_values_and_gradients_against_the_definition(kind, sparse):
     rng = np.random.default_rng(5)
     rows, n = rng.standard_normal((20, 3)), 20
     targets = rng.permutation(np.arange(n) % MODELS[kind][1]) if MODELS[kind][1] else rng.standard_normal(n)
-    owner = rng.permutation(np.arange(n) % 2)
-    made = MODELS[kind][0](sp.csr_array(rows) if sparse else rows, targets, partition.given(owner), mu=0.3)
+    owner = rng.permutation(np.repeat([0, 1], [7, 13]))
+    made = MODELS[kind][0](
+        sp.csr_array(rows) if sparse else rows, targets, partition.given(owner), mu=0.3, weights=[0.6, 0.4]
+    )
     x = rng.standard_normal(made.dim)
     losses, _ = made.mix(x, made.weights)
     gradients = made.gradients(x)
@@ -75,7 +81,7 @@ def test_values_and_gradients_against_the_definition(kind, sparse):
 
         assert losses[i] == pytest.approx(local(x), rel=1e-12)
         np.testing.assert_allclose(gradients[i], approx_fprime(x, local, 1e-7), atol=1e-6)
-    assert made.value(x) == pytest.approx(made.weights @ losses)
+    assert made.value(x) == pytest.approx(0.6 * losses[0] + 0.4 * losses[1])
 
 
 @given(
@@ -100,7 +106,7 @@ def test_permuting_devices_changes_nothing(kind, seed):
     rng = np.random.default_rng(seed)
     rows, n = rng.standard_normal((24, 3)), 24
     targets = rng.permutation(np.arange(n) % MODELS[kind][1]) if MODELS[kind][1] else rng.standard_normal(n)
-    owner, other = rng.permutation(np.arange(n) % 4), rng.permutation(4)
+    owner, other = rng.permutation(unequal_owner(n, 4)), rng.permutation(4)
     first = MODELS[kind][0](rows, targets, partition.given(owner), mu=0.1)
     second = MODELS[kind][0](rows, targets, partition.given(other[owner]), mu=0.1)
     x, c = rng.standard_normal(first.dim), rng.random(4)
@@ -142,7 +148,7 @@ def test_hessian_products_against_differences_of_gradients(kind):
 
 
 def test_optimum_agrees_with_scikit_learn():
-    made = problem("squares")
+    made = problem("squares", devices=1)
     ridge = Ridge(alpha=0.1 * 30, fit_intercept=False, tol=1e-14)
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((30, 4)) * (rng.random((30, 4)) < 0.6)

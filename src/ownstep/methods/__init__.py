@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ownstep.methods.base import Answer, Ask, Method, Progress, Sketch, SketchWork, Vector, alike, norm
+from ownstep.methods.base import Answer, Ask, Method, Progress, SketchWork, Vector, alike, norm
 from ownstep.methods.federated.delta_sgd import DeltaSGD
 from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
@@ -20,6 +20,7 @@ from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.local_work import LocalWork
 from ownstep.methods.naming import key_of, method_of, methods_of
+from ownstep.methods.own.curvature import OwnCurvature
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
 from ownstep.methods.own.own_step import OwnStep
@@ -36,10 +37,12 @@ from ownstep.methods.pooled.newton import Newton
 from ownstep.methods.pooled.ogm import OGM
 from ownstep.methods.pooled.restart import NesterovRestart
 from ownstep.methods.steps import STEPS
+from ownstep.smoothness.sketch import Sketch
 from ownstep.support.errors import InvalidInput, unknown_name
 
 METHODS: dict[str, type] = {
     "own_step": OwnStep,
+    "own_curvature": OwnCurvature,
     "gd": GD,
     "heavy_ball": HeavyBall,
     "nesterov": Nesterov,
@@ -130,6 +133,7 @@ __all__ = [
     "Never",
     "Newton",
     "NormBelow",
+    "OwnCurvature",
     "OwnStep",
     "Plateau",
     "Progress",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ownstep.methods.local_work import LocalWork
 from ownstep.plan import Devices
+from ownstep.smoothness.sketch import Sketch
 
 Vector = Any
 """A NumPy array, a torch tensor or a symbolic vector: whatever can be added and scaled."""
@@ -23,46 +24,23 @@ Vector = Any
 
 @dataclass(frozen=True)
 class SketchWork:
-    """A short description of a device's curvature that it is to make at x; answered with :class:`Sketch`.
+    """What a device is to send of its curvature at x, answered with :class:`~ownstep.smoothness.sketch.Sketch`.
 
     Parameters
     ----------
-    rank : k, how many eigenpairs; a device with fewer coordinates or rows sends fewer.
+    rank : k, how many eigenpairs of the Hessian of the data term; a device of fewer coordinates or rows sends fewer.
     shared : False asks every device for its own leading eigenpairs. True asks for one sum only: every device multiplies
-        the Hessian of its data term by the same (d, k) matrix Omega, drawn by :func:`ownstep.smoothness.shared_matrix`
-        from (``seed``, d, k), and sum_i c_i H_i Omega travels, c being the ask's ``mix``. It never shows one device.
-    seed : of the matrix, and of the start of a device's search for its eigenpairs.
-    revealing : allow a rank above the share of a device's rows beyond which a sketch shows the span of those rows
-        (:data:`ownstep.smoothness.REVEALING`); otherwise the device reduces its rank to that share.
+        its Hessian by the same (d, k) matrix Omega, which :func:`ownstep.smoothness.sketch.shared_matrix` draws from
+        (``seed``, d, k), and sum_i c_i H_i Omega travels, c being the ask's ``mix``: no device is seen alone.
+    seed : of that matrix, and of the block in which a device begins to search its eigenpairs.
+    revealing : what a device does about a rank above the share of its rows at which a sketch begins to show the span of
+        those rows (:data:`ownstep.smoothness.sketch.REVEALING`): ``"refuse"``, ``"reduce"`` its rank, or ``"allow"``.
     """
 
     rank: int
     shared: bool = False
     seed: int = 0
-    revealing: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Sketch:
-    """The curvature of f_i, or of a weighted sum of them, at a point: leading eigenpairs and what is left.
-
-        Hessian  ~  U (diag(values) - rest I) U^T + rest I + diag(penalty)
-
-    Parameters
-    ----------
-    vectors : (k, d) orthonormal rows, U^T; for a shared sketch the rows of (sum_i c_i H_i Omega)^T, not orthonormal.
-    values : (k,) eigenvalues of the Hessian of the data term, or their sizes where it is not convex, largest first;
-        empty for a shared sketch.
-    trace : of the Hessian of the data term; nan where it is not known (a network), and the rest is then half the
-        smallest value kept.
-    penalty, free : the diagonal of the penalty's Hessian: ``penalty`` in every coordinate but the last ``free``.
-    """
-
-    vectors: Vector
-    values: NDArray[np.float64]
-    trace: float
-    penalty: float = 0.0
-    free: int = 0
+    revealing: str = "refuse"
 
 
 @dataclass(frozen=True, eq=False)

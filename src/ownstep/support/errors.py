@@ -15,6 +15,13 @@ class InvalidInput(OwnstepError, ValueError):
     """The caller passed something that cannot be used; the message quotes it and says what is allowed."""
 
 
+class InternalError(OwnstepError):
+    """Two results of this library contradict each other: a mistake of ours, not of the caller."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"this is a mistake in ownstep: {what}. Please report it, with the call that led here")
+
+
 def unknown_name(kind: str, name: object, valid: Iterable[str], more: str = "") -> InvalidInput:
     """Error for a name nobody registered, with the nearest valid one; ``more`` is added at the end."""
     choices = sorted(valid)

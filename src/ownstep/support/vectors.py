@@ -6,6 +6,7 @@ Torch is never imported here: a tensor is known by what it can do.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,12 @@ def to_numpy(vector: Any) -> NDArray[Any]:
 def like(array: NDArray[Any], template: Any) -> Any:
     """The numbers of an array as a vector of the template's kind, precision and place."""
     return template.new_tensor(array) if hasattr(template, "new_tensor") else array
+
+
+@lru_cache(maxsize=4)
+def upper(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where the upper triangle of a (d, d) matrix stands, row by row: ``numpy.triu_indices``, kept."""
+    return np.triu_indices(d)
 
 
 def small_enough(*vectors: Any) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ownstep.cli.common import Json, emit
-from ownstep.support.errors import OwnstepError
+from ownstep.cli.prove.pep import read_devices, read_method
+from ownstep.cli.prove.tune import read_schedule
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What the standalone checker raises: ValueError where it refuses, the others where a file is no certificate."""
@@ -21,35 +22,58 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    certificate: Annotated[Path, typer.Argument(help="What --certify of ownstep pep wrote.")],
+    certificate: Annotated[Path, typer.Argument(help="What --certify of ownstep pep or ownstep tune wrote.")],
+    L: Annotated[str | None, typer.Option("--L", help="Is it a proof for devices of this smoothness?")] = None,
+    mu: Annotated[str, typer.Option(help="As for ownstep pep.")] = "0",
+    weights: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
+    count: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
+    rounds: Annotated[int, typer.Option(help="As for ownstep pep.")] = 10,
+    switch: Annotated[int | None, typer.Option(help="As for ownstep pep.")] = None,
+    momentum: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
+    schedule: Annotated[
+        Path | None, typer.Option(help="The method is that of this file, which --out of ownstep tune wrote.")
+    ] = None,
+    r0: Annotated[float, typer.Option(help="As for ownstep pep.")] = 1.0,
+    rstar: Annotated[float, typer.Option(help="As for ownstep pep.")] = 0.0,
+    metric: Annotated[str, typer.Option(help="As for ownstep pep.")] = "value",
     as_json: Json = False,
 ) -> None:
     """Check a certified worst case in exact arithmetic, trusting neither the solver nor this library.
 
+    With --L, and the other options of ownstep pep, it also writes down what those options state, from the method
+    itself, and says whether the proof is of that: exit code 1 if not.
+
     The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json
 
-    Example: ownstep check out.json
+    Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """
-    from ownstep.pep.proof.certify import describe, rounded_up
+    from ownstep.pep.proof.certify import differences, restate, rounded_up
     from ownstep.pep.proof.check import check as prove
+    from ownstep.pep.proof.check import describe, read
 
+    meant = None
+    if L is not None:
+        devices = read_devices(L, mu, weights, count)
+        method = read_method(switch, momentum) if schedule is None else read_schedule(schedule)
+        meant = restate(method, devices, rounds, r0, rstar, metric)
+    elif schedule is not None or (count, weights, switch, momentum) != (None,) * 4:
+        raise InvalidInput("to compare the proof with a setting, give its devices by --L")
     try:
-        data = json.loads(certificate.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        data = read(str(certificate))
         bound, words = prove(data), describe(data)
     except OSError as error:
         raise OwnstepError(f"cannot read {str(certificate)!r}: {error}") from error
     except MALFORMED as error:
         why = str(error) if type(error) is ValueError else f"it is no certificate ({type(error).__name__}: {error})"
         raise OwnstepError(f"refused: {why}") from error
+    apart = None if meant is None else differences(data["statement"], meant)
     if as_json:
-        emit({"proved": True, "bound": str(bound), "upper": rounded_up(bound), "statement": words})
-        return
-    typer.echo(f"proved: {words}")
-    typer.echo(f"exactly: {bound}")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What is said twice can be read in two ways."""
-    if len(told := dict(pairs)) < len(pairs):
-        raise ValueError(f"a name stands twice among {[name for name, _ in pairs]}")
-    return told
+        told: dict[str, Any] = {"proved": True, "bound": str(bound), "upper": rounded_up(bound), "statement": words}
+        emit(told | ({} if apart is None else {"is_of_the_setting": not apart, "differences": apart}))
+    else:
+        typer.echo(f"proved: {words}")
+        typer.echo(f"exactly: {bound}")
+        if apart == []:
+            typer.echo("the proof is of the setting given: same devices, steps, points, radii and metric")
+    if apart:
+        raise OwnstepError(f"the proof is of something else: {'; '.join(apart)}")

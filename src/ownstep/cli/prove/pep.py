@@ -46,6 +46,10 @@ def pep(
     certify: Annotated[
         Path | None, typer.Option(help="Prove the upper bound in exact arithmetic, and write the certificate here.")
     ] = None,
+    effort: Annotated[float, typer.Option(help="Work that may go into narrowing the enclosure; 0: one solve.")] = 1.0,
+    patience: Annotated[
+        float | None, typer.Option(help="Seconds after which to end with what is proved; none by default.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -59,7 +63,7 @@ def pep(
     devices = read_devices(L, mu, weights, count)
     if switch is not None and not 0 <= switch <= rounds:
         raise InvalidInput(f"--switch is between 0 and --rounds {rounds}, got {switch}")
-    method = OwnStep(Never() if switch is None else At(switch), momentum=momentum)
+    method = read_method(switch, momentum)
     setting: dict[str, Any] = {
         "devices": len(devices),
         "rounds": rounds,
@@ -72,8 +76,8 @@ def pep(
     if curve and certify is not None:
         raise InvalidInput("--certify proves one worst case: leave out --curve")
     if not curve:
-        ours = worst_case(method, devices, rounds, r0, rstar, metric)
-        gd = worst_case(GD(), devices, rounds, r0, rstar, metric)
+        ours = worst_case(method, devices, rounds, r0, rstar, metric, effort=effort, patience=patience)
+        gd = worst_case(GD(), devices, rounds, r0, rstar, metric, effort=effort, patience=patience)
         proved = None if certify is None else ours.certify(certify)
         if as_json:
             emit(setting | _pair(ours, gd) | ({} if proved is None else {"certified": proved.to_dict()}))
@@ -84,8 +88,10 @@ def pep(
             typer.echo(f"certified: {proved}\nwritten: {certify}")
         return
     with Bar("worst cases", 2 * (rounds + 1)) as bar:
-        ours_all = worst_curve(method, devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(k))
-        gd_all = worst_curve(GD(), devices, rounds, r0, rstar, metric, progress=lambda k, _: bar.update(rounds + 1 + k))
+        asked: Any = (devices, rounds, r0, rstar, metric)
+        limits: Any = {"effort": effort, "patience": patience}
+        ours_all = worst_curve(method, *asked, **limits, progress=lambda k, _: bar.update(k))
+        gd_all = worst_curve(GD(), *asked, **limits, progress=lambda k, _: bar.update(rounds + 1 + k))
     from ownstep import plots
 
     written = plots.save(_draw(ours_all, gd_all, metric, momentum), out)
@@ -104,6 +110,11 @@ def read_devices(L: str, mu: str, weights: str | None, count: str | None) -> Dev
     counts = None if count is None else [int(n) for n in numbers("--count", count, int)]
     shares = None if weights is None else numbers("--weights", weights)
     return repeated(numbers("--L", L), numbers("--mu", mu), counts, shares)
+
+
+def read_method(switch: int | None, momentum: str | None) -> OwnStep:
+    """Algorithm 1 as the command line gives it."""
+    return OwnStep(Never() if switch is None else At(switch), momentum=momentum)
 
 
 def _pair(ours: Bound, gd: Bound) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ownstep.cli.common import Json, Seed, console, emit
 from ownstep.cli.prove.pep import read_devices
+from ownstep.methods import Schedule
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import write_atomically
 from ownstep.support.progress import Bar
@@ -41,7 +42,10 @@ def tune(
     what: Annotated[
         str, typer.Option(help="switch, scales (and the switch), schedule (every round) or momentum (too).")
     ] = "schedule",
-    patience: Annotated[float, typer.Option(help="Seconds after which the best so far is taken.")] = 900.0,
+    effort: Annotated[float, typer.Option(help="How much work may go into the search; seconds do not count.")] = 1.0,
+    patience: Annotated[
+        float | None, typer.Option(help="Seconds after which the best so far is taken; none by default.")
+    ] = None,
     compare: Annotated[
         bool,
         typer.Option(help="Worst cases of GD, GD tuned, Nesterov, OGM, ITEM, Algorithm 1, own steps with momentum."),
@@ -67,11 +71,12 @@ def tune(
         if path is not None and not path.absolute().parent.is_dir():
             raise InvalidInput(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
     began = time.monotonic()
-    with Bar("designing", max(int(patience), 1) if math.isfinite(patience) else 1) as bar:
+    with Bar("designing", max(int(patience), 1) if patience is not None and math.isfinite(patience) else 1) as bar:
         found = pep.tune(
             devices,
             *setting,
             what,
+            effort=effort,
             patience=patience,
             progress=lambda best, doing: bar.update(int(time.monotonic() - began), f"best {best:.6g}, {doing}"),
         )
@@ -93,6 +98,18 @@ def tune(
         typer.echo(f"certified: {proved}\nwritten: {certify}")
     if out is not None:
         typer.echo(f"written: {out}")
+
+
+def read_schedule(path: Path) -> Schedule:
+    """The method of a file that ``--out`` wrote."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))["method"]
+        pairs = tuple((float(beta), float(gamma)) for beta, gamma in told["momentum"])
+        return Schedule(tuple(tuple(map(float, row)) for row in told["scales"]), pairs, float(told["after"]))
+    except OSError as error:
+        raise OwnstepError(f"cannot read {str(path)!r}: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{str(path)!r} holds no schedule ({type(error).__name__}: {error})") from error
 
 
 def _rivals(devices: Devices, setting: tuple[int, float, float, str]) -> dict[str, Bound]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ownstep.engines.cluster.rows import Placement, Rows
 from ownstep.engines.cluster.shared import Shared
+from ownstep.engines.cluster.sketching import SharedSketching
 from ownstep.engines.local.answering import Answered, Answering, local_work, server_bytes
 from ownstep.engines.local.secant import Memory, each
 from ownstep.engines.participation import Missing, effective_mix
@@ -75,6 +76,7 @@ class SharedAnswering(Answering):
     def __init__(self, problem: Shared, missing: Missing | None, measure_gradient: bool = False) -> None:
         super().__init__(problem, missing, measure_gradient)
         self.memory: SharedMemory = SharedMemory(problem, missing is not None)
+        self.sketching = SharedSketching(problem)
 
     def _measured(self, ask: Ask, asked: NDArray[np.float64], present: Present) -> Answered:
         if ask.local is not None:

@@ -52,6 +52,8 @@ class Shared:
             self.settings = problem.settings | {"samples": int(self.counts.sum())}
         if hasattr(problem, "begin_round"):
             self.begin_round = problem.begin_round
+        if hasattr(problem, "hessian"):
+            self.hessian = self._hessian
         ranks.agree("the number of features", _number(self.dim))
 
     def x0(self) -> Any:
@@ -82,6 +84,13 @@ class Shared:
         own = self.weights[self.mine]
         part = self.problem.reweighted(own).hessian_product(x, v)  # type: ignore[attr-defined]
         return self.ranks.add(float(own.sum()) * part, np.zeros(0))[0]
+
+    def _hessian(self, x: Any, c: NDArray[np.float64]) -> NDArray[np.float64]:
+        """sum_i c_i (the Hessian of f_i at x), its upper triangle added up over ranks; the lower one is left zero."""
+        part = self.problem.hessian(x, c[self.mine])  # type: ignore[attr-defined]
+        upper, out = np.triu_indices(self.dim), np.zeros((self.dim, self.dim))
+        out[upper] = self.ranks.add(np.ascontiguousarray(part[upper], float), np.zeros(0))[0]
+        return out
 
     def describe(self, smoothness: Smoothness | str = "exact") -> Plan:
         """Every rank measures its own devices once; the constants are exchanged, never the data."""

@@ -21,6 +21,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ownstep.engines.compare import check_labels, slug
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.nodes import Nodes, Roster, gather
 from ownstep.engines.federation.wire import (
     ROUND,
@@ -31,12 +32,13 @@ from ownstep.engines.federation.wire import (
     unpack_replies,
 )
 from ownstep.engines.limits import Limits
+from ownstep.engines.local.answering import wants_more
 from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
 from ownstep.engines.saving import go_on
 from ownstep.history import History
-from ownstep.methods import Answer, Ask, Method, norm
+from ownstep.methods import Answer, Ask, Method, Sketch, norm
 from ownstep.methods.local_work import lengths
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-CARRIED = ("x", "mix", "local", "links", "also", "curvature")
+CARRIED = ("x", "mix", "local", "links", "also", "curvature", "base", "hessian", "sketch")
 """What a method may ask for here; more than that is refused before the first round."""
 
 
@@ -95,6 +97,8 @@ class Gathered:
     rows : c_i grad f_i(x) by site, or None under secure aggregation.
     losses : f_i(x), zero for the absent; of no use under secure aggregation.
     squares : sum over them of c_i ||d_i||^2, where asked for.
+    extra, value_base, sketches : what came of second order, see
+        :mod:`ownstep.engines.federation.hessians`; the value is the mean loss at the second point.
     why : for everyone else, what happened.
     up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
     """
@@ -109,6 +113,9 @@ class Gathered:
     up: int
     down: int
     squares: float = 0.0
+    extra: Array | None = None
+    value_base: float = np.nan
+    sketches: tuple[Sketch | None, ...] = ()
 
 
 def run(
@@ -214,7 +221,7 @@ class Asking:
             return [self.terms.secure.gather(self.nodes, self.roster, *each) for each in one]
         shared, roster = pack_points(asks, points), self.roster
         contents = {node: pack_asks(asks, shared, rounds, i) for i, node in enumerate(roster.nodes)}
-        budget = sum(ask.x.nbytes for ask in asks)
+        budget = sum(ask.x.nbytes + hessians.reply_bytes(ask) for ask in asks)
         replies = self.nodes.ask(contents, ROUND, str(max(rounds)), budget)
         usable: dict[int, list[Reply]] = {}
         why: dict[int, str] = {}
@@ -226,7 +233,10 @@ class Asking:
                 if isinstance(reply, Refused):
                     raise reply
                 usable[i] = unpack_replies(reply, asks)
-            except Refused as refusal:
+                for ask, answered in zip(asks, usable[i], strict=True):
+                    _read_sketch(answered, ask, roster.names[i])
+            except (Refused, InvalidInput) as refusal:
+                usable.pop(i, None)
                 why[i] = str(refusal)
         return [
             collect({i: r[m] for i, r in usable.items()}, ask, roster.weights, why, points[m] is not ask.x)
@@ -254,7 +264,17 @@ def collect(
     rows = {i: r.vector for i, r in replies.items()}
     losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
     squares = float(sum(reply.squares for reply in replies.values()))
-    return Gathered(present, total, float(value), float(value_at), rows, losses, why, up, down, squares)
+    extras = [reply.extra for reply in replies.values() if reply.extra is not None]
+    base = sum(weights[i] * r.loss_base for i, r in replies.items()) / share if share else np.nan
+    sketches = tuple(_read_sketch(replies[i], ask, "") if i in replies else None for i in range(len(weights)))
+    return Gathered(
+        present, total, float(value), float(value_at), rows, losses, why, up, down, squares,
+        np.sum(extras, axis=0) if extras else None, float(base), sketches,
+    )  # fmt: skip
+
+
+def _read_sketch(reply: Reply, ask: Ask, name: str) -> Sketch | None:
+    return None if reply.sketch is None else hessians.unpack_sketch(reply.sketch, ask, name)
 
 
 class _Loop(Loop):
@@ -272,7 +292,7 @@ class _Loop(Loop):
         more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
         if more:
             raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
-        if terms.secure is not None and _needs_rows(ask):
+        if terms.secure is not None and (_needs_rows(ask) or hessians.own_rank(ask)):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
         if ask.curvature and roster.sampled:
             raise InvalidInput(
@@ -316,6 +336,8 @@ class _Loop(Loop):
         each = rows if _shifted(ask) else None
         squares = squares if _normed(ask) else np.nan
         self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)
+        if wants_more(ask):
+            self.answer = hessians.told(self.answer, ask, seen, self.rule, share, rows)
         ratio = ask.mix / weights
         alike = ask.local is None and np.ptp(ratio) <= 1e-12 * abs(ratio[0]) and present.all()
         row = {

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.wire import Question, Refused, local_from_words, local_words
 from ownstep.methods import Ask
 from ownstep.support.checks import whole_number
@@ -71,6 +72,7 @@ class SecurePlus:
         if n < 2 or self.bits + np.log2(n) > 32:
             raise InvalidInput(f"secure aggregation with {self.bits} bits is for 2 to {2 ** (32 - self.bits)} sites")
         arrays = [np.asarray(ask.x)] + ([] if point is ask.x else [np.asarray(point)])
+        arrays += [] if ask.base is None else [np.asarray(ask.base)]
         strategy = _Strategy(roster, ask, k, ndarrays_to_parameters(arrays), self.clip)
         context = LegacyContext(Context(0, 0, {}, RecordDict(), {}), strategy=strategy, client_manager=strategy)
         context.state[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: k})
@@ -81,16 +83,18 @@ class SecurePlus:
         )  # fmt: skip
         workflow(_Grid(nodes), context)
         present = np.isin(roster.nodes, list(strategy.stayed))
-        n_x, silent = len(ask.x), np.zeros(len(ask.x) + 3)
+        n_x, more = len(ask.x), hessians.extra_length(ask)
+        silent = np.zeros(n_x + more + 4)
         total = silent if strategy.mean is None else len(strategy.stayed) * strategy.mean
         share = float(roster.weights[present].sum()) or np.nan
         why = {i: "did not stay to the end of the secure round" for i in np.flatnonzero(~present).tolist()}
-        vector, (loss, loss_at, *squares) = total[:n_x].astype(ask.x.dtype), total[n_x:]
+        vector, extra = total[:n_x].astype(ask.x.dtype), total[n_x : n_x + more].astype(ask.x.dtype)
+        loss, loss_at, loss_base, *squares = total[n_x + more :]
         # what is sent masked is one 64-bit integer an entry; keys and shares are not counted
         up, down = int(present.sum()) * 8 * (len(total) + 1), n * sum(a.nbytes for a in arrays)
         return Gathered(
             present, vector, float(loss) / share, float(loss_at) / share, None, np.zeros(n), why, up, down,
-            float(sum(squares)),
+            float(sum(squares)), extra if more else None, float(loss_base) / share,
         )  # fmt: skip
 
 
@@ -109,7 +113,8 @@ class _Strategy:
         from flwr.common import FitIns
 
         assert self.ask.mix is not None
-        common = {"k": self.k, "clip": float(self.clip)}
+        common = {"k": self.k, "clip": float(self.clip), "base": self.ask.base is not None}
+        common |= hessians.words(self.ask)
         each = zip(self.roster.nodes, self.ask.mix, self.roster.weights, strict=True)
         return [
             (_Proxy(node), FitIns(self.parameters, common | own | {"c": float(c), "w": float(w)}))
@@ -150,11 +155,18 @@ def answer_masked(site: Site, message: Message) -> Message:
     from flwr.compat.common.recorddict_compat import fitres_to_recorddict, recorddict_to_fitins
 
     fit = recorddict_to_fitins(message.content, keep_input=True)
-    x, *at = parameters_to_ndarrays(fit.parameters)
+    x, *points = parameters_to_ndarrays(fit.parameters)
     ask: dict[str, Any] = dict(fit.config)
-    reply = site.answer(Question(x, at[0] if at else None, ask["c"], ask["k"], local_from_words(ask)))
-    numbers = [ask["w"] * reply.loss, ask["w"] * reply.loss_at, *([reply.squares] if ask["norms"] else [])]
-    vector = np.concatenate([reply.vector.astype(float), numbers])
+    base = points.pop() if ask["base"] else None
+    more = hessians.from_words(ask)
+    if more.sketch is not None and not more.sketch.shared:
+        raise Refused("its own eigenpairs are no sum, and are not sent under secure aggregation")
+    question = Question(x, points[0] if points else None, ask["c"], ask["k"], local_from_words(ask), base, more)
+    reply = site.answer(question)
+    numbers = [ask["w"] * loss for loss in (reply.loss, reply.loss_at, reply.loss_base)]
+    numbers += [reply.squares] if ask["norms"] else []
+    extra = np.zeros(0) if reply.extra is None else reply.extra
+    vector = np.concatenate([reply.vector.astype(float), extra.astype(float), numbers])
     if abs(vector).max() > ask["clip"]:
         raise Refused(f"an entry of {abs(vector).max():.3g} is beyond the clip of {ask['clip']:g}: not sent")
     status = Status(Code.OK, "")

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from ownstep.engines.federation import hessians
 from ownstep.engines.federation.wire import (
     NPY_HEADER,
     Question,
@@ -29,6 +30,7 @@ from ownstep.engines.federation.wire import (
 from ownstep.engines.local.answering import local_work
 from ownstep.engines.local.engine import describe
 from ownstep.engines.local.secant import each
+from ownstep.engines.local.sketching import Sketching
 from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness
@@ -96,8 +98,11 @@ class Site:
             "loss": float(problem.mix(x0, np.ones(1))[0][0]),
         }
 
-    def answer(self, question: Question) -> Reply:
-        """c_i grad f_i(x), or c_i times the move of the local steps; with the loss at one or two points."""
+    def answer(self, question: Question, sketching: Sketching | None = None) -> Reply:
+        """c_i grad f_i(x), or c_i times the move of the local steps; with the loss at one or two points.
+
+        ``sketching`` is what the site remembers of its last sketch; nothing by default.
+        """
         problem = self.problem
         if question.x.shape != (problem.dim,):
             raise InvalidInput(f"asked about a point of shape {question.x.shape}, x has {problem.dim} entries here")
@@ -115,7 +120,16 @@ class Site:
         elsewhere = losses if question.at is None else problem.mix(like(question.at, x), np.zeros(1))[0]
         out = to_numpy(vector)
         check_outgoing(out, question.x)
-        return Reply(out.astype(question.x.dtype, copy=False), float(losses[0]), float(elsewhere[0]), squares)
+        extra, loss_base, sketch = hessians.answer(
+            problem, x, question.base, question.c, question.more, sketching or Sketching(problem)
+        )
+        for part in (extra, sketch):
+            if part is not None and not np.isfinite(part).all():
+                raise Refused("the site's problem returned curvature that is not finite: not sent")
+        return Reply(
+            out.astype(question.x.dtype, copy=False), float(losses[0]), float(elsewhere[0]), squares, loss_base, extra,
+            sketch,
+        )  # fmt: skip
 
 
 def check_outgoing(vector: Any, x: Any) -> None:
@@ -164,13 +178,34 @@ def site_app(open_site: Callable[[Context], Site]) -> ClientApp:
         here = site(context)
         if here.secure_only:
             raise Refused(f"site {here.name!r} answers under secure aggregation only")
-        return Message(pack_replies([here.answer(q) for q in unpack_asks(message.content)]), reply_to=message)
+        replies = [
+            here.answer(question, _Remembered(here, context, m)) if question.more.sketch else here.answer(question)
+            for m, question in enumerate(unpack_asks(message.content))
+        ]
+        return Message(pack_replies(replies), reply_to=message)
 
     @app.train(mods=[secaggplus_mod])
     def masked(message: Message, context: Context) -> Message:
         return answer_masked(site(context), message)
 
     return app
+
+
+class _Remembered(Sketching):
+    """A site's last sketch, kept in the node's own state: in deployment every message is a process of its own."""
+
+    def __init__(self, site: Site, context: Context, method: int) -> None:
+        super().__init__(site.problem)
+        self.kept, self.state = f"ownstep.sketch.{method}", context.state
+        if self.kept in self.state.array_records:
+            arrays = {name: array.numpy() for name, array in self.state.array_records[self.kept].items()}
+            self.restore(arrays, site.problem.x0())
+
+    def own(self, *arguments: Any) -> Any:
+        """The sketch, which is then kept."""
+        made = super().own(*arguments)
+        self.state[self.kept] = ArrayRecord({name: Array(array) for name, array in self.arrays().items()})
+        return made
 
 
 def load_open_site(file: str | os.PathLike[str]) -> Callable[[Context], Site]:

@@ -13,7 +13,7 @@ npy format, in which nothing can be executed; whatever is not exactly what was a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 
@@ -22,6 +22,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from ownstep.engines.federation import hessians
 from ownstep.methods import Ask, LocalWork
 from ownstep.methods.local_work import rule_from_text, rule_to_text
 from ownstep.support.errors import OwnstepError
@@ -51,6 +52,8 @@ class Question:
     c : the site's coefficient.
     k : the round, from which mini-batches are drawn.
     local : steps the site takes on its own, its ``shift`` one row.
+    base, more : a second point, and what is wanted of second order; see
+        :mod:`ownstep.engines.federation.hessians`.
     """
 
     x: NDArray[Any]
@@ -58,25 +61,32 @@ class Question:
     c: float
     k: int
     local: LocalWork | None = None
+    base: NDArray[Any] | None = None
+    more: hessians.More = field(default_factory=hessians.More)
 
 
 @dataclass(frozen=True, eq=False)
 class Reply:
     """What one site answered one method: c_i times its gradient (or move), and its loss at one or two points.
 
-    ``squares`` is c_i times the squared norm of its move, where that was asked for.
+    ``squares`` is c_i times the squared norm of its move, ``loss_base`` its loss at a second point, ``extra`` and
+    ``sketch`` what it sends of second order; all where they were asked for.
     """
 
     vector: NDArray[Any]
     loss: float
     loss_at: float
     squares: float = 0.0
+    loss_base: float = 0.0
+    extra: NDArray[Any] | None = None
+    sketch: NDArray[Any] | None = None
 
 
 def pack_points(asks: Sequence[Ask], points: Sequence[Any]) -> ArrayRecord:
     """The points of a round; made once, put into the message of every site."""
     arrays = {f"{m}.x": Array(np.asarray(ask.x)) for m, ask in enumerate(asks)}
     arrays |= {f"{m}.at": Array(np.asarray(p)) for m, p in enumerate(points) if p is not asks[m].x}
+    arrays |= {f"{m}.base": Array(np.asarray(ask.base)) for m, ask in enumerate(asks) if ask.base is not None}
     return ArrayRecord(arrays)
 
 
@@ -85,6 +95,7 @@ def pack_asks(asks: Sequence[Ask], points: ArrayRecord, rounds: Sequence[int], d
     work = [local_words(ask.local, device) for ask in asks]
     numbers: dict[str, Any] = {"c": [float(_mix(ask)[device]) for ask in asks], "k": list(rounds)}
     numbers |= {name: [w[name] for w in work] for name in LOCAL}
+    numbers |= {name: [hessians.words(ask)[name] for ask in asks] for name in hessians.WORDS}
     content = RecordDict({"points": points, "ask": ConfigRecord(numbers)})
     shifts = {
         str(m): Array(np.asarray(ask.local.shift[device]))
@@ -105,7 +116,9 @@ def unpack_asks(content: RecordDict) -> list[Question]:
         at = points[f"{m}.at"].numpy() if f"{m}.at" in points else None
         shift = shifts[str(m)].numpy()[None] if str(m) in shifts else None
         local = local_from_words(dict(zip(LOCAL, words, strict=True)), shift)
-        out.append(Question(points[f"{m}.x"].numpy(), at, c, k, local))
+        base = points[f"{m}.base"].numpy() if f"{m}.base" in points else None
+        more = hessians.from_words({name: numbers[name][m] for name in hessians.WORDS})
+        out.append(Question(points[f"{m}.x"].numpy(), at, c, k, local, base, more))
     return out
 
 
@@ -133,13 +146,16 @@ def local_from_words(words: Mapping[str, Any], shift: NDArray[Any] | None = None
     return LocalWork(words["steps"], words["step"], words["prox"], shift, rule, words["norms"])
 
 
-NUMBERS = ("loss", "loss_at", "squares")
+NUMBERS = ("loss", "loss_at", "squares", "loss_base")
 """What a site answers next to its vector."""
 
 
 def pack_replies(replies: Sequence[Reply]) -> RecordDict:
     """What a site sends back."""
-    answer = ArrayRecord({str(m): Array(reply.vector) for m, reply in enumerate(replies)})
+    arrays = {str(m): Array(reply.vector) for m, reply in enumerate(replies)}
+    arrays |= {f"{m}.extra": Array(reply.extra) for m, reply in enumerate(replies) if reply.extra is not None}
+    arrays |= {f"{m}.sketch": Array(reply.sketch) for m, reply in enumerate(replies) if reply.sketch is not None}
+    answer = ArrayRecord(arrays)
     numbers = MetricRecord({name: [getattr(r, name) for r in replies] for name in NUMBERS})
     return RecordDict({"answer": answer, "numbers": numbers})
 
@@ -150,13 +166,44 @@ def unpack_replies(message: Message, asks: Sequence[Ask]) -> list[Reply]:
         raise Refused(f"its ClientApp failed: {message.error.reason}")
     answer = message.content.array_records.get("answer")
     numbers = message.content.metric_records.get("numbers")
-    if answer is None or numbers is None or set(answer) != {str(m) for m in range(len(asks))}:
+    if (
+        answer is None
+        or numbers is None
+        or set(answer) != {name for m, ask in enumerate(asks) for name in _named(m, ask)}
+    ):
         raise Refused(f"its reply has the records {sorted(message.content)}, not an answer to {len(asks)} questions")
     losses = {name: _losses(numbers, name, len(asks)) for name in NUMBERS}
     return [
-        Reply(checked(answer[str(m)], np.asarray(ask.x)), **{name: losses[name][m] for name in NUMBERS})
+        Reply(
+            checked(answer[str(m)], np.asarray(ask.x)),
+            **{name: losses[name][m] for name in NUMBERS},
+            extra=_extra(answer, m, ask),
+            sketch=_sketch(answer, m, ask),
+        )
         for m, ask in enumerate(asks)
     ]
+
+
+def _named(m: int, ask: Ask) -> list[str]:
+    """The arrays that a site answers one ask with."""
+    extra = [f"{m}.extra"] if hessians.extra_length(ask) else []
+    return [str(m), *extra, *([f"{m}.sketch"] if hessians.own_rank(ask) else [])]
+
+
+def _extra(answer: ArrayRecord, m: int, ask: Ask) -> NDArray[Any] | None:
+    length = hessians.extra_length(ask)
+    return checked(answer[f"{m}.extra"], np.empty(length, ask.x.dtype)) if length else None
+
+
+def _sketch(answer: ArrayRecord, m: int, ask: Ask) -> NDArray[Any] | None:
+    """A site's own eigenpairs: as many as it chose, at most the rank asked for."""
+    rank, width = hessians.own_rank(ask), max(len(ask.x) + 1, 3)
+    if not rank:
+        return None
+    shape = tuple(answer[f"{m}.sketch"].shape)
+    if len(shape) != 2 or not 1 <= shape[0] <= rank + 1 or shape[1] != width:
+        raise Refused(f"its sketch has shape {shape}, at most {(rank + 1, width)} was asked for")
+    return checked(answer[f"{m}.sketch"], np.empty(shape))
 
 
 def checked(array: Array, like: NDArray[Any]) -> NDArray[Any]:

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines.local.secant import Memory, each
+from ownstep.engines.local.sketching import Sketching
 from ownstep.engines.participation import Missing, effective_mix
-from ownstep.methods import Answer, Ask, LocalWork, alike, norm
+from ownstep.methods import Answer, Ask, LocalWork, Sketch, SketchWork, alike, norm
 from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
+from ownstep.smoothness.sketch import checked
 from ownstep.support.errors import InvalidInput
-from ownstep.support.vectors import to_numpy
+from ownstep.support.vectors import to_numpy, upper
 
 Present = NDArray[np.bool_]
 MOST_COORDINATES = 4000
@@ -46,6 +48,7 @@ class Answering:
         self.problem, self.missing, self.measure_gradient = problem, missing, measure_gradient
         self.last: Any = None
         self.memory = Memory(problem, missing is not None)
+        self.sketching = Sketching(problem)
 
     def __call__(self, ask: Ask, present: Present) -> Answered:
         """The answer of the devices that are present."""
@@ -90,7 +93,22 @@ class Answering:
             found |= self._at_base(ask.base, ask.mix, mix, present)
         if ask.hessian:
             found["hessian"] = triangle(self.problem, ask.x, mix)
-        return replace(seen, answer=replace(seen.answer, **found))
+        up = seen.up
+        if ask.sketch is not None:
+            sound = np.isfinite(seen.answer.value)  # a trial too far away has no curvature to speak of
+            found["sketches"] = self._sketches(ask.x, ask.sketch, mix, present) if sound else ()
+            up = up + sketch_bytes(ask.x, found["sketches"], present)
+        return replace(seen, answer=replace(seen.answer, **found), up=up)
+
+    def _sketches(
+        self, x: Any, work: SketchWork, mix: NDArray[np.float64], present: Present
+    ) -> tuple[Sketch | None, ...]:
+        made: tuple[Sketch | None, ...]
+        made = (self.sketching.shared(x, work, mix),) if work.shared else self.sketching.own(x, work, present)
+        for i, sketch in enumerate(made):
+            if sketch is not None:
+                checked(sketch, len(x), work.rank, "the devices" if work.shared else self.problem.names[i])
+        return made
 
     def _at_base(
         self, base: Any, asked: NDArray[np.float64], mix: NDArray[np.float64], present: Present
@@ -222,6 +240,12 @@ def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray
     return present * np.int64(up), present * np.int64(down)
 
 
+def sketch_bytes(x: Any, sketches: tuple[Sketch | None, ...], present: Present) -> NDArray[np.int64]:
+    """The bytes each device sends for its sketch: its vectors and values, the trace and the penalty."""
+    each = [0 if s is None else len(s.vectors) * x.nbytes + 8 * (len(s.values) + 3) for s in sketches]
+    return np.where(present, np.asarray(each or [0], np.int64), 0)
+
+
 def wants_more(ask: Ask) -> bool:
     """Does the ask want anything of another point or of second order?"""
     return ask.base is not None or ask.hessian or ask.sketch is not None
@@ -239,7 +263,7 @@ def triangle(problem: Any, x: Any, mix: NDArray[np.float64]) -> NDArray[Any]:
             f"a Hessian of {d} coordinates is {d * (d + 1) // 2:,} numbers; Newton() is for at most "
             f"{MOST_COORDINATES}, OwnCurvature() and LBFGS() for any"
         )
-    return checked_triangle(np.asarray(problem.hessian(x, mix)[np.triu_indices(d)], to_numpy(x).dtype), d)
+    return checked_triangle(np.asarray(problem.hessian(x, mix)[upper(d)], to_numpy(x).dtype), d)
 
 
 def checked_triangle(numbers: NDArray[Any], d: int) -> NDArray[Any]:

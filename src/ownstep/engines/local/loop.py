@@ -49,6 +49,10 @@ class Loop:
         )  # fmt: skip
         if participation is not None and getattr(method, "needs_everyone", False):
             raise InvalidInput(f"{method!r} needs every device in every round: no partial participation")
+        if getattr(problem, "batch", None) is not None and getattr(method, "searches", False):
+            raise InvalidInput(
+                f"{method!r} compares two points of one loss, which mini-batches change: use full batches"
+            )
         missing = None if participation is None else participation.missing
         self.answering = Answering(problem, missing, measure_gradient)
         self.sampled = hasattr(problem, "begin_round")  # mini-batches are drawn from (seed, k)
@@ -204,7 +208,7 @@ class Loop:
         arrays |= {"took_part": np.asarray(self.took_part, bool), "best_x": to_numpy(self.best_x)}
         if self.answering.last is not None:
             arrays["last"] = to_numpy(self.answering.last)
-        arrays |= self.answering.memory.arrays()
+        arrays |= self.answering.memory.arrays() | self.answering.sketching.arrays()
         about = {"k": self.k, "best_value": self.best_value, "fingerprint": self.fingerprint, "start": self.signature}
         about |= {"notes": self.notes}
         ckpt.save(path, self.state, about, arrays)
@@ -230,6 +234,7 @@ class Loop:
             last = like(arrays.pop("last"), self.best_x) if "last" in arrays else None
             columns = {c: list(arrays[c]) for c in COLUMNS}
             self.answering.memory.restore(arrays, self.best_x)
+            self.answering.sketching.restore(arrays, self.best_x)
             best_value = float(about["best_value"])
         except (KeyError, TypeError, ValueError) as error:
             raise ckpt.Unreadable(f"{str(shown or path)!r} is not a readable checkpoint: {what_ails(error)}") from error
@@ -256,6 +261,8 @@ class Loop:
         ask, settings = self.method.ask(self.state), dict(self.settings)
         if ask.local is not None:
             settings["local_steps"] = np.asarray(ask.local.steps).tolist()
+        if ranks := self.answering.sketching.ranks:
+            settings["sketch_ranks"] = [min(ranks), max(ranks)]
         if "local_steps" in self.notes:
             settings["local_steps_by_round"] = self.notes["local_steps"]
         if ask.links is not None:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from ownstep.methods.base import Answer, Vector
-from ownstep.methods.search.pairs import Pairs
-from ownstep.methods.search.searched import Searched, SearchedState, begin
+from ownstep.methods.base import Vector
+from ownstep.methods.search.pairs import Pairs, PairsState, Remembering
+from ownstep.methods.search.searched import begin
 from ownstep.plan import Devices
-from ownstep.support.checks import whole_number
-
-
-@dataclass(frozen=True, eq=False)
-class LBFGSState(SearchedState):
-    """And the last pairs (s, y)."""
-
-    pairs: Pairs = field(kw_only=True, repr=False)
 
 
 @dataclass(frozen=True)
-class LBFGS(Searched[LBFGSState]):
+class LBFGS(Remembering[PairsState]):
     """x^{k+1} = x^k - t_k H_k grad f(x^k), with H_k from the last m differences of points and of gradients.
 
         s = x^{k+1} - x^k,      y = grad f(x^{k+1}) - grad f(x^k),      H_0 = <s, y> / ||y||^2 I   of the last pair,
@@ -37,22 +29,12 @@ class LBFGS(Searched[LBFGSState]):
 
     memory: int = 10
 
-    def __post_init__(self) -> None:
-        whole_number("memory", self.memory, 1)
-
-    def start(self, x0: Vector, devices: Devices) -> LBFGSState:
+    def start(self, x0: Vector, devices: Devices) -> PairsState:
         """Nothing is known at x0."""
-        return LBFGSState(**begin(x0, devices), pairs=Pairs.none(x0))
+        return PairsState(**begin(x0, devices), pairs=Pairs.none(x0))
 
-    def _direction(self, state: LBFGSState, gradient: Vector) -> tuple[LBFGSState, Vector, float]:
+    def _direction(self, state: PairsState, gradient: Vector) -> tuple[PairsState, Vector, float]:
         if not state.pairs.count:
             return state, -1.0 * gradient, 0.0
         scale = state.pairs.scale
         return state, -1.0 * state.pairs.inverse(gradient, lambda v: scale * v), 1.0
-
-    def _learn(self, state: LBFGSState, answer: Answer, gradient: Vector) -> LBFGSState:
-        pairs = state.pairs.added(state.x - state.base, answer.sum - gradient, self.memory)
-        return replace(state, pairs=pairs)
-
-    def _forget(self, state: LBFGSState) -> LBFGSState:
-        return replace(state, pairs=Pairs.none(state.base))

@@ -12,7 +12,11 @@ from ownstep.methods.base import Answer, Ask, Vector
 from ownstep.methods.search.searched import Searched, SearchedState, begin
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
-from ownstep.support.vectors import like, to_numpy
+from ownstep.support.vectors import like, to_numpy, upper
+
+SHIFT = 1e-11
+"""Of the largest entry on the diagonal, added to all of it where some directions do not curve at all, as the common
+intercept of a softmax: along them the gradient is zero too, so the step stays what it is."""
 
 FLAT = 1e-12
 """Eigenvalues below this share of the largest are raised to it: nothing curves along them that arithmetic could see."""
@@ -59,15 +63,17 @@ def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.fl
 
     d = len(gradient)
     H = np.zeros((d, d))
-    H[np.triu_indices(d)] = triangle
-    H = H + np.triu(H, 1).T
-    try:
-        factor = cho_factor(H, check_finite=False)
+    H[upper(d)] = triangle
+    H.T[upper(d)] = triangle
+    for shift in (0.0, SHIFT * float(H.diagonal().max(initial=0.0))):
+        H.flat[:: d + 1] += shift
+        try:
+            factor = cho_factor(H, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue  # not positive definite
         diagonal = factor[0].diagonal()
         if diagonal.min() ** 2 > FLAT * diagonal.max() ** 2:
-            return np.asarray(-cho_solve(factor, gradient.astype(float)))
-    except np.linalg.LinAlgError:
-        pass  # not positive definite
+            return np.asarray(-cho_solve(factor, gradient.astype(float), check_finite=False))
     values, vectors = np.linalg.eigh(H)
     sizes = np.maximum(np.abs(values), FLAT * np.abs(values).max())
     with np.errstate(divide="ignore", invalid="ignore"):

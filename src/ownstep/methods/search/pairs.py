@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
-from ownstep.methods.base import Vector
+from ownstep.methods.base import Answer, Vector
+from ownstep.methods.search.searched import Searched, SearchedState
+from ownstep.support.checks import whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +40,7 @@ class Pairs:
         if not self.count:
             return Pairs(s[None], y[None], 1)
         kept = slice(max(0, self.count + 1 - memory), None)
-        return Pairs(joined(self.s[kept], s[None]), joined(self.y[kept], y[None]), min(memory, self.count + 1))
+        return Pairs(stacked([self.s[kept], s[None]]), stacked([self.y[kept], y[None]]), min(memory, self.count + 1))
 
     @property
     def scale(self) -> float:
@@ -59,10 +62,38 @@ class Pairs:
         return v
 
 
-def joined(first: Vector, second: Vector) -> Vector:
-    """Rows of both, NumPy's or torch's."""
-    if isinstance(first, np.ndarray):
-        return np.concatenate([first, second])
+@dataclass(frozen=True, eq=False)
+class PairsState(SearchedState):
+    """A search, and the last pairs."""
+
+    pairs: Pairs = field(kw_only=True, repr=False)
+
+
+State = TypeVar("State", bound=PairsState)
+
+
+class Remembering(Searched[State]):
+    """A method with a line search that keeps the last ``memory`` pairs."""
+
+    memory: int
+
+    def __post_init__(self) -> None:
+        whole_number("memory", self.memory, 1)
+
+    def _learn(self, state: State, answer: Answer, gradient: Vector) -> State:
+        pairs = state.pairs.added(state.x - state.base, answer.sum - gradient, self.memory)
+        return replace(state, pairs=pairs)
+
+    def _forget(self, state: State) -> State:
+        return replace(state, pairs=Pairs.none(state.base))
+
+
+def stacked(parts: Sequence[Vector]) -> Vector:
+    """The rows of all parts, NumPy's or torch's."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
     import torch
 
-    return torch.cat([first, second])
+    return torch.cat(list(parts))

@@ -226,7 +226,8 @@ def _cells(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str) -> dict[
         longest = _longest(arm)
         for level, theirs, mine in zip(cells, rounds_of(arm, rival), rounds_of(arm, ours), strict=True):
             if theirs is not None or mine is not None:
-                cells[level].append((theirs or longest) / max(1, mine or longest))
+                theirs, mine = (longest if k is None else k for k in (theirs, mine))
+                cells[level].append(theirs / max(1, mine))
     return cells
 
 

@@ -186,7 +186,7 @@ def _worst_cases(
                 tried = {}
                 for switch in switches:
                     method = OwnStep(At(switch), momentum=momentum)
-                    tried[switch] = worst_case(method, devices, rounds, 1.0, radius, "distance", patience=2.0).upper
+                    tried[switch] = worst_case(method, devices, rounds, 1.0, radius, "distance", effort=0.2).upper
                     bar.update(done := done + 1)
                 best = min(tried, key=lambda k: tried[k])
                 row[name] = {"upper": tried[best], "switch": best}

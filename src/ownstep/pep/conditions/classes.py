@@ -36,7 +36,7 @@ METRICS = {
 
 def check(rounds: int, r0: float, rstar: float, metric: str) -> None:
     """Refuse what cannot be meant, before anything is solved."""
-    if isinstance(rounds, bool) or rounds != int(rounds) or rounds < 0:
+    if isinstance(rounds, bool) or not math.isfinite(rounds) or rounds != int(rounds) or rounds < 0:
         raise InvalidInput(f"rounds must be a whole number of at least 0, got {rounds!r}")
     if not (math.isfinite(r0) and r0 > 0):
         raise InvalidInput(f"r0, the radius around x* that holds the start, must be positive and finite, got {r0!r}")

@@ -33,8 +33,8 @@ Array = NDArray[np.float64]
 Column = tuple[str, int, int]
 """A column of the mean block: its letter, its group and its round; -1 where there is none."""
 
-ROUNDING = 1e-11
-"""Coefficients this much smaller than their row's largest are what is left of a cancellation."""
+ROUNDING = 1e-14
+"""Coefficients this much smaller than their row's largest, in scaled units, are what is left of a cancellation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +189,7 @@ def _swap(
     columns: _Columns, groups: list[Group], points: Array, scale: Array, sizes: Sizes
 ) -> tuple[list[Column], Array, Callable[[Array], Array]]:
     """Let each new iterate take the place of one group's v; returns the names, scales and the change of basis."""
+    columns_scale = scale
     names, scale = list(columns.names), scale.copy()
     basis = np.eye(len(names))
     for k in range(len(points) - 1):
@@ -201,14 +202,18 @@ def _swap(
             continue  # this round's answer does not move the iterate: keep v
         basis[column] = row
         names[column], scale[column] = ("x", -1, k + 1), sizes.points[k + 1]
-    factors = scipy.linalg.lu_factor(basis.T)
+    scaled = basis * columns_scale / scale[:, None]  # in units in which all entries of a row are comparable
+    factors = scipy.linalg.lu_factor(scaled.T)
+    exact = scaled.astype(np.longdouble)
 
     def change(rows: Array) -> Array:
-        flat = rows.reshape(-1, rows.shape[-1])
+        flat = rows.reshape(-1, rows.shape[-1]) * columns_scale
         new = scipy.linalg.lu_solve(factors, flat.T).T
+        for _ in range(2):  # what rounding left over, computed with more digits
+            new = new + scipy.linalg.lu_solve(factors, np.asarray(flat - new @ exact, dtype=float).T).T
         largest = np.abs(new).max(axis=1, keepdims=True, initial=0)
         new[np.abs(new) <= ROUNDING * largest] = 0.0
-        return np.asarray(new.reshape(rows.shape))
+        return np.asarray((new / scale).reshape(rows.shape))
 
     return names, scale, change
 

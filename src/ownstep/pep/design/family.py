@@ -13,6 +13,8 @@ best schedule several tie: the worst case has a kink there, and no gradient.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.methods.own.schedule import Schedule
-from ownstep.pep.bound import FIRST
 from ownstep.pep.conditions.assemble import Conditions, conditions, pack
 from ownstep.pep.conditions.cuts import SMALL, Index, Pairs, all_pairs, core_pairs, hub_pairs
 from ownstep.pep.conditions.gram import Gram, build
 from ownstep.pep.design.slopes import Coefficients, coefficients, jacobian, slack_slopes
+from ownstep.pep.search import FIRST
 from ownstep.pep.solve.sdp import Limits, Objective, Solution, limits, objective, solve
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.symmetry import Group
@@ -59,12 +61,19 @@ class Design:
     """Worst cases of one family of schedules, as a function of its parameters."""
 
     def __init__(
-        self, family: Callable[[Array], Schedule], devices: Devices, rounds: int, r0: float, rstar: float, metric: str
+        self,
+        family: Callable[[Array], Schedule],
+        devices: Devices,
+        rounds: int,
+        r0: float,
+        rstar: float,
+        metric: str,
+        deadline: float = math.inf,
     ) -> None:
         self.family, self.devices, self.rounds = family, devices, rounds
         self.r0, self.rstar, self.metric = r0, rstar, metric
         self.members = kinds(devices)
-        self.solves = 0
+        self.solves, self.work, self.deadline = 0, 0.0, deadline
 
     def coefficients(self, theta: Array) -> Coefficients:
         """What the symbolic run of the schedule reads off."""
@@ -89,11 +98,19 @@ class Design:
 
     def _solve(self, gram: Gram, rows: Conditions, target: Objective, radii: Limits, **moves: Any) -> Solution:
         """One solve, unscaled if that works: faster, and accurate enough to descend by."""
-        self.solves += 1
-        try:
-            return solve(gram, rows, target, radii, margin=MARGIN, tolerance=ACCURACY, scaling=False, **moves)
-        except OwnstepError:
-            return solve(gram, rows, target, radii, margin=MARGIN, tolerance=ACCURACY, scaling=True, **moves)
+        for scaling in (False, True):
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                raise OwnstepError("time is up (patience)")
+            self.solves += 1
+            self.work += len(rows.pairs) * len(gram.columns)
+            way = {"margin": MARGIN, "tolerance": ACCURACY, "scaling": scaling, "seconds": left} | moves
+            try:
+                return solve(gram, rows, target, radii, **way)
+            except OwnstepError:
+                if scaling:
+                    raise
+        raise AssertionError
 
     def slack_slopes(self, point: Point) -> Array:
         """dS/dtheta_j at the point's multipliers, packed."""

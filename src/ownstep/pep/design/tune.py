@@ -6,6 +6,7 @@ the best of several starts, and all of them are reported.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ from scipy.optimize import minimize_scalar
 
 from ownstep.methods import GD, ITEM, OGM, At, Method, Nesterov, OwnStep
 from ownstep.methods.own.schedule import Schedule
-from ownstep.pep.bound import Bound, worst_case
+from ownstep.pep.bound import Bound, check_effort, worst_case
 from ownstep.pep.conditions.classes import check
 from ownstep.pep.design.family import Design, Point, descend, kinds
 from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 
@@ -35,11 +37,15 @@ WHAT = {
 }
 """What may be chosen; each contains the one before it."""
 
-LAST_PATIENCE = 60.0
-"""Seconds after which the final enclosure is taken as it is; designed steps need more conditions than others."""
+LAST_EFFORT = 4.0
+"""Effort that goes into the final enclosure; designed steps need more conditions than others."""
 
-RIVAL_PATIENCE = 2.0
+RIVAL_EFFORT = 0.2
 """The same while a rival's best switch is looked for."""
+
+WORK = 6e7
+"""Conditions times columns, summed over the solves, after which no further move is begun. Not seconds, so that a busy
+machine gives the same steps."""
 
 COARSE = 1e-3
 """Relative gain at which the search over switches stops; the best is then refined."""
@@ -88,7 +94,8 @@ def tune(
     *,
     steps: int = 40,
     tolerance: float = 1e-4,
-    patience: float = 900.0,
+    effort: float = 1.0,
+    patience: float | None = None,
     progress: Progress | None = None,
 ) -> Tuned:
     """Choose steps for these devices by minimising the exact worst case after ``rounds`` rounds.
@@ -99,8 +106,9 @@ def tune(
     what : ``"switch"``, ``"scales"``, ``"schedule"`` or ``"momentum"``: see :data:`WHAT`.
     steps : moves from each start, at most.
     tolerance : relative gain below which a descent ends.
-    patience : seconds after which no further move is begun. An interrupt (Ctrl-C) ends the search in the same way:
-        what was found until then is returned, with its bound.
+    effort : how much work may go into the search, in units of :data:`WORK`; the same on a busy machine.
+    patience : seconds after which the search ends, even within a solve; None waits. An interrupt (Ctrl-C) ends it in
+        the same way: what was found until then is returned, with its bound.
     progress : told the best value so far and what is being done.
 
     Raises
@@ -113,11 +121,9 @@ def tune(
         raise InvalidInput(f"a design needs at least one round and a finite rstar, got rounds={rounds}, rstar={rstar}")
     if what not in WHAT:
         raise unknown_name("what", what, WHAT)
-    if not patience >= 0:
-        raise InvalidInput(f"patience must be a number of seconds of at least 0, got {patience!r}")
-    return _Search(devices, int(rounds), float(r0), float(rstar), metric, steps, tolerance, patience, progress).run(
-        what
-    )
+    check_effort(effort, patience)
+    limits = (steps, tolerance, effort, math.inf if patience is None else patience)
+    return _Search(devices, int(rounds), float(r0), float(rstar), metric, limits, progress).run(what)
 
 
 class _Search:
@@ -130,15 +136,17 @@ class _Search:
         r0: float,
         rstar: float,
         metric: str,
-        steps: int,
-        tolerance: float,
-        patience: float,
+        limits: tuple[int, float, float, float],
         progress: Progress | None,
     ) -> None:
-        self.devices, self.rounds, self.setting = devices, rounds, (rounds, r0, rstar, metric)
-        self.steps, self.tolerance, self.progress = steps, tolerance, progress
-        self.began = time.monotonic()
-        self.patience = patience
+        asked = Setting(trace(GD(), devices, rounds), devices, r0, rstar, metric)
+        small, units = canonical(asked)  # scales are of 1/L_i, so a design is the same in all units
+        self.asked, self.unit = (devices, rounds, r0, rstar, metric), units.metric(metric)
+        self.devices, self.rounds = small.devices, rounds
+        self.setting = (rounds, small.r0, small.rstar, metric)
+        self.steps, self.tolerance, self.effort, patience = limits
+        self.began, self.progress = time.monotonic(), progress
+        self.deadline = self.began + patience
         self.kind = np.zeros(len(devices), dtype=int)
         self.count = len(kinds(devices))
         for c, members in enumerate(kinds(devices)):
@@ -146,7 +154,7 @@ class _Search:
         self.common = devices.L[[members[0] for members in kinds(devices)]] / devices.L_bar
         self.starts: dict[str, tuple[float, float]] = {}
         self.best: tuple[Schedule, list[float], str, str] | None = None
-        self.solves, self.over = 0, False
+        self.solves, self.work, self.over = 0, 0.0, False
 
     def run(self, what: str) -> Tuned:
         size = list(WHAT).index(what)
@@ -161,9 +169,12 @@ class _Search:
         if self.best is None:
             raise OwnstepError("the semidefinite solver failed at every start")
         method, history, start, stopped = self.best
-        bound = worst_case(method, self.devices, *self.setting, patience=LAST_PATIENCE)
+        late = time.monotonic() > self.deadline
+        bound = worst_case(method, *self.asked, effort=0.0 if late else LAST_EFFORT)
         seconds = time.monotonic() - self.began
-        return Tuned(method, bound, what, start, self.starts, history, stopped, self.solves, seconds)
+        history = [self.unit * value for value in history]
+        starts = {name: (self.unit * before, self.unit * after) for name, (before, after) in self.starts.items()}
+        return Tuned(method, bound, what, start, starts, history, stopped, self.solves, seconds)
 
     def _switch(self) -> None:
         """Algorithm 1 as published, with every switch."""
@@ -232,9 +243,11 @@ class _Search:
         path: list[Point] = []
 
         def tick(value: float) -> bool:
-            self.over = time.monotonic() - self.began > self.patience
+            late = time.monotonic() > self.deadline
+            self.over = late or self.work + design.work > self.effort * WORK
             if self.progress is not None:
-                self.progress(min(value, self.best[1][-1] if self.best else np.inf), f"from {name}: {value:.6g}")
+                best = min(value, self.best[1][-1] if self.best else np.inf)
+                self.progress(self.unit * best, f"from {name}: {self.unit * value:.6g}")
             return not self.over
 
         stopped = "interrupted"
@@ -245,6 +258,7 @@ class _Search:
             stopped = str(error)
         finally:
             self.solves += design.solves
+            self.work += design.work
             if path:
                 self.starts[name] = (path[0].value, path[-1].value)
                 values = [point.value for point in path]
@@ -253,7 +267,8 @@ class _Search:
         return path[-1] if path else None
 
     def _design(self, family: Callable[[Array], Schedule]) -> Design:
-        return Design(family, self.devices, *self.setting)
+        deadline = self.deadline if self.best is not None else math.inf  # something must be found
+        return Design(family, self.devices, *self.setting, deadline=deadline)
 
     def _two_phases(self, switch: int) -> Callable[[Array], Schedule]:
         def family(theta: Array) -> Schedule:
@@ -345,7 +360,7 @@ def rivals(
         by_switch = []
         for switch in range(rounds + 1):
             method = OwnStep(At(switch), momentum=kind)
-            by_switch.append(worst_case(method, *setting, tolerance=1e-4, patience=RIVAL_PATIENCE).upper)
+            by_switch.append(worst_case(method, *setting, tolerance=1e-4, effort=RIVAL_EFFORT).upper)
             done += 1
             tick(done)
         best = int(np.argmin(by_switch))

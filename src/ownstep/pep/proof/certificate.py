@@ -21,8 +21,12 @@ from numpy.typing import NDArray
 from ownstep.pep.conditions.assemble import Conditions, unpack
 from ownstep.pep.conditions.gram import Gram
 from ownstep.pep.solve.sdp import Limits, Objective, Solution, blocks
+from ownstep.pep.trace.units import Units
 
 Array = NDArray[np.float64]
+
+ROUNDING = 2.0**-46
+"""Sums of up to a hundred rounded terms are off by less than this fraction of what is added up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +71,26 @@ def repair(gram: Gram, rows: Conditions, target: Objective, radii: Limits, found
     limits, multipliers = np.maximum(found.limits, 0.0), np.maximum(found.multipliers, 0.0)
     left = target.values - rows.values.T @ multipliers
     multipliers = _cancel(gram, rows, multipliers, left)
-    slack = min((_smallest(m) for m in slacks(gram, rows, target, radii, limits, multipliers)), default=0.0)
-    bound = float(limits.sum()) * target.size
+    made = slacks(gram, rows, target, radii, limits, multipliers)
+    sizes = _sizes(gram, rows, target, radii, limits, multipliers)
+    slack = min((_smallest(m) - ROUNDING * size for m, size in zip(made, sizes, strict=True)), default=0.0)
+    bound = float(limits.sum()) * target.size * (1 + ROUNDING)
     return Proof(bound, limits, multipliers, slack, float(np.abs(left).max(initial=0)))
+
+
+def _sizes(
+    gram: Gram, rows: Conditions, target: Objective, radii: Limits, limits: Array, multipliers: Array
+) -> list[float]:
+    """Norms of the blocks had nothing cancelled in them: so much, times a rounding, may their sums be off."""
+    mean = abs(rows.mean).T @ multipliers
+    total = float(np.linalg.norm(mean)) + float(np.linalg.norm(target.matrix))
+    total += sum(factor * float(np.linalg.norm(m)) for factor, m in zip(limits, radii.mean, strict=True))
+    found = [total]
+    for position, c in enumerate(blocks(gram)):
+        size = float(np.linalg.norm(abs(rows.differences[position]).T @ multipliers))
+        ends = zip(limits, (matrices[c] for matrices in radii.differences), strict=True)
+        found.append(size + sum(factor * float(np.linalg.norm(m)) for factor, m in ends if m is not None))
+    return found
 
 
 def slacks(
@@ -90,16 +111,21 @@ def slacks(
     return found
 
 
-def certificate(gram: Gram, rows: Conditions, radii: Limits, proof: Proof, metric: str, size: float) -> Certificate:
+def certificate(
+    gram: Gram, rows: Conditions, radii: Limits, proof: Proof, metric: str, size: float, units: Units
+) -> Certificate:
     """The proof in the user's units and words."""
     named = {}
-    for (c, p, q), factor in zip(rows.pairs, proof.multipliers * size / rows.size, strict=True):
+    whole = size * units.metric(metric)
+    scale = whole / units.metric("value")
+    for (c, p, q), factor in zip(rows.pairs, proof.multipliers * scale / rows.size, strict=True):
         if factor > 0:
             names = gram.triples[c].names
             named[f"{_who(gram, int(c))}: f({names[p]}) >= f({names[q]}) + ..."] = float(factor)
-    contributions = dict(zip(radii.names, map(float, proof.limits * size), strict=True))
-    statement = f"{metric} <= {' + '.join(f'{v:.6g}' for v in contributions.values() if v)} = {proof.bound:.9g}"
-    return Certificate(proof.bound, contributions, named, proof.slack, proof.repaired, statement)
+    contributions = dict(zip(radii.names, map(float, proof.limits * whole), strict=True))
+    bound = proof.bound * units.metric(metric)
+    statement = f"{metric} <= {' + '.join(f'{v:.6g}' for v in contributions.values() if v)} = {bound:.9g}"
+    return Certificate(bound, contributions, named, proof.slack, proof.repaired, statement)
 
 
 def _who(gram: Gram, c: int) -> str:

@@ -12,13 +12,18 @@ kind enter by their mean inequalities: with u_i = u + d_i, sum_i d_i = 0, the me
 the d_i, one more form. Where tilts vanish (rstar = 0) or cancel (equal steps), those of equal steps act as their mean.
 """
 
+import hashlib
 import json
 import math
+import re
 import sys
 from fractions import Fraction
 from typing import Any
 
+FORMAT = "ownstep certificate 2"
+MOST_BYTES, MOST_DIGITS, MOST_UNKNOWNS = 50_000_000, 1_000, 300  # beyond these a check would take too long; refused
 ONE, STAR, OWN = Fraction(1), "*", "own"  # the points x* and z_i; the others are the numbers of the rounds
+METRICS = {"value": "f(x_K) - f(x*)", "distance": "||x_K - x*||^2", "gradient": "||grad f(x_K)||^2"}
 Vector = dict[Any, Fraction]  # coefficients by unknown; a form has them by pairs of unknowns
 Kind = tuple[Fraction, Fraction, Fraction, Fraction, tuple[Fraction, ...]]  # count, their weight, mu, L, steps by round
 
@@ -29,9 +34,16 @@ def need(condition: bool, why: str) -> None:
         raise ValueError(why)
 
 
+def fields(data: Any, *names: str) -> list[Any]:
+    """The entries of an object that has these names and no others."""
+    need(type(data) is dict and {*data} == {*names}, f"an object must have the fields {', '.join(names)} and no others")
+    return [data[name] for name in names]
+
+
 def exact(text: Any) -> Fraction:
-    """A number as it is written, "-1/3" or 2: no float, which is not what it reads as, and no power of ten."""
-    need(type(text) in (int, str) and "e" not in str(text).lower(), f"{text!r} is no exact number")
+    """A number as it is written, "-1/3" or "2": no float, which is not what it reads as, and no power of ten."""
+    need(type(text) is str and len(text) <= MOST_DIGITS, "a number must be a text of a reasonable length")
+    need(re.fullmatch(r"-?[0-9]+(/0*[1-9][0-9]*)?", text) is not None, f"{text!r} is no exact number")
     return Fraction(text)
 
 
@@ -71,30 +83,45 @@ def semidefinite(form: Vector) -> bool:
     return True
 
 
-def read_kinds(s: Any, rstar: Any) -> tuple[list[Kind], bool]:
+def read_method(rounds: Any, final: Any, kinds: int) -> tuple[list[list[Fraction]], list[list[Fraction]], str]:
+    """The points asked for and the last one, the steps of each round by kind, and the digest of both."""
+    pairs = [fields(r, "ask", "steps") for r in rounds]
+    points = [[exact(a) for a in point] for point in [*(ask for ask, _ in pairs), final]]
+    steps = [[exact(t) for t in row] for _, row in pairs]
+    for k, point in enumerate(points):  # x0 once: a method does not know where the origin is
+        need(1 <= len(point) <= k + 1 and point[0] == 1, f"round {k} is not x0 plus sums told before it")
+    need(all(len(row) == kinds for row in steps), "a round must have one step for each kind of device")
+    told = json.dumps([[[str(a) for a in row] for row in table] for table in (points, steps)])
+    return points, steps, hashlib.sha256(told.encode()).hexdigest()
+
+
+def read_kinds(devices: Any, steps: list[list[Fraction]], rstar: Any) -> tuple[list[Kind], bool]:
     """The functions to reason about, and whether their tilts matter; where not, those of equal steps are pooled."""
     kinds: list[Kind] = []
-    for i, d in enumerate(s["devices"]):
-        n, w, mu, L = (exact(d[key]) for key in ("count", "weight", "mu", "L"))
-        need(n >= 1 and n == int(n) and w > 0 and 0 <= mu <= L and L > 0, f"the devices of kind {i}")
-        kinds.append((n, n * w, mu, L, tuple(exact(r["steps"][i]) for r in s["rounds"])))
+    for i, (n, *numbers) in enumerate(fields(d, "count", "weight", "mu", "L") for d in devices):
+        w, mu, L = map(exact, numbers)
+        need(type(n) is int and n >= 1 and w > 0 and 0 <= mu <= L and L > 0, f"the devices of kind {i}")
+        kinds.append((n * ONE, n * w, mu, L, tuple(row[i] for row in steps)))
+    need(sum(kind[1] for kind in kinds) == 1, "the weights must sum to one")
+    need(len(kinds) * (len(steps) + 3) <= MOST_UNKNOWNS, "the statement is too large to be checked")
     if rstar != 0 and len({kind[4] for kind in kinds}) > 1:
         return kinds, True
     pools: dict[Any, Vector] = {}
-    for _, w, mu, L, steps in kinds:
-        pools[steps] = total((1, pools.get(steps, {})), (w, {"w": ONE, "mu": mu, "L": L}))
-    return [(ONE, p["w"], p.get("mu", 0) / p["w"], p["L"] / p["w"], steps) for steps, p in pools.items()], False
+    for _, w, mu, L, row in kinds:
+        pools[row] = total((1, pools.get(row, {})), (w, {"w": ONE, "mu": mu, "L": L}))
+    return [(ONE, p["w"], p.get("mu", 0) / p["w"], p["L"] / p["w"], row) for row, p in pools.items()], False
 
 
-def run(s: Any, kinds: list[Kind], tilted: bool) -> tuple[dict[Any, Vector], dict[Any, Vector], Vector]:
+def run(
+    points: list[list[Fraction]], kinds: list[Kind], tilted: bool
+) -> tuple[dict[Any, Vector], dict[Any, Vector], Vector]:
     """The method run on the unknowns: x and v of each kind at each point, those of differences, and the last grad f."""
     every, atoms = range(len(kinds)), [{("x", 0): ONE}]
     rows: dict[Any, Vector] = {(name, c, STAR): {} for name in "xv" for c in every}
     tilt = [{("s", c): ONE} if tilted else {} for c in every[:-1]]
     tilt.append(total(*((-kinds[c][1] / kinds[-1][1], tilt[c]) for c in every[:-1])))
-    for k, point in enumerate([r["ask"] for r in s["rounds"]] + [s["final"]]):
-        need(1 <= len(point) <= len(atoms) and exact(point[0]) == 1, f"round {k} is not x0 plus sums told before it")
-        x = total(*((exact(a), atom) for a, atom in zip(point, atoms, strict=False)))
+    for k, point in enumerate(points):
+        x = total(*zip(point, atoms, strict=False))
         mix = [weight * steps[k] if steps[k:] else weight for _, weight, _, _, steps in kinds]
         solved, slopes = next((c for c in every if mix[c] and kinds[c][3] > kinds[c][2]), None), [Vector()] * len(every)
         for c in sorted(every, key=lambda c: c == solved):  # one v makes room for the sum u, so that numbers stay short
@@ -105,7 +132,7 @@ def run(s: Any, kinds: list[Kind], tilted: bool) -> tuple[dict[Any, Vector], dic
                 slopes[c] = total((1, known), (1, {("v", c, k): ONE} if mu < L else {}))
             rows["x", c, k], rows["v", c, k] = x, total((1, slopes[c]), (-1, known))
         atoms.append(total(*zip(mix, slopes, strict=True)))  # after the last point, with mix = weights, this is grad f
-    apart: dict[Any, Vector] = {("v", c, k): {("v", c, k): ONE} for c in every for k in range(len(s["rounds"]) + 1)}
+    apart: dict[Any, Vector] = {("v", c, k): {("v", c, k): ONE} for c in every for k in range(len(points))}
     for c, (_, _, mu, L, _) in enumerate(kinds if tilted else ()):
         for found, own in ((rows, tilt[c]), (apart, {("s", c): ONE})):
             found["x", c, OWN] = {("z", c): ONE} if mu < L else total((-1 / mu, own))
@@ -115,17 +142,26 @@ def run(s: Any, kinds: list[Kind], tilted: bool) -> tuple[dict[Any, Vector], dic
 
 def check(certificate: Any) -> Fraction:
     """The bound that the certificate proves; raises ValueError where it proves nothing."""
-    s, m, bound = certificate["statement"], certificate["multipliers"], exact(certificate["bound"])
-    r0, rstar = exact(s["r0"]), math.inf if s["rstar"] == "inf" else exact(s["rstar"])
-    tau, rho, end, form = exact(m["start"]), [exact(t) for t in m["own"]], len(s["rounds"]), Vector()
-    kinds, tilted = read_kinds(s, rstar)
-    need(r0 > 0 and rstar >= 0 and s["metric"] in ("value", "distance", "gradient"), "the radii, or the metric")
+    form_of, s, bound, m = fields(certificate, "format", "statement", "bound", "multipliers")
+    need(form_of == FORMAT, f"the format must be {FORMAT!r}")
+    devices, method, rounds, final, r0, rstar, metric = fields(
+        s, "devices", "method", "rounds", "final", "r0", "rstar", "metric"
+    )
+    start, own, conditions = fields(m, "start", "own", "conditions")
+    bound, r0, rstar = exact(bound), exact(r0), math.inf if rstar == "inf" else exact(rstar)
+    tau, rho, end, form = exact(start), [exact(t) for t in own], len(rounds), Vector()
+    need(r0 > 0 and rstar >= 0 and metric in METRICS, "the radii, or the metric")
+    points, steps, digest = read_method(rounds, final, len(devices))
+    need(fields(method, "name", "digest")[1] == digest, "the digest is not that of the steps")
+    kinds, tilted = read_kinds(devices, steps, rstar)
     need(min([tau, *rho]) >= 0 and len(rho) == tilted * len(kinds), "the multipliers of the radii")
-    rows, apart, slope = run(s, kinds, tilted)
-    values: Vector = {(c, end): -k[1] for c, k in enumerate(kinds) if s["metric"] == "value" and k[3] > k[2]}
-    for c, p, q, text in m["conditions"]:  # the form is in symbols: ("x", c, p) and ("v", c, p) is kind c at point p
+    rows, apart, slope = run(points, kinds, tilted)
+    values: Vector = {(c, end): -k[1] for c, k in enumerate(kinds) if metric == "value" and k[3] > k[2]}
+    for c, p, q, text in conditions:  # the form is in symbols: ("x", c, p) and ("v", c, p) is kind c at point p
+        need(type(c) is int and {type(p), type(q)} <= {int, str}, f"the condition {c}, {p}, {q} names no points")
+        need(("v", c, p) in rows and ("v", c, q) in rows and p != q, f"the condition {c}, {p}, {q} names no points")
         t, span, turn = exact(text), kinds[c][3] - kinds[c][2], {("v", c, p): ONE, ("v", c, q): -ONE}
-        need(t >= 0 and span > 0 and p != q and {*turn} <= {*rows}, f"the condition {c}, {p}, {q}, {text}")
+        need(t >= 0 and span > 0, f"the condition {c}, {p}, {q}, {text}")
         values[c, q], values[c, p] = values.get((c, q), 0) + t, values.get((c, p), 0) - t
         add(form, {("v", c, q): ONE}, {("x", c, p): ONE, ("x", c, q): -ONE}, t)
         add(form, turn, turn, t / (2 * span))
@@ -135,15 +171,42 @@ def check(certificate: Any) -> Fraction:
     for twins in (c for c, kind in enumerate(kinds) if kind[0] > 1):
         forms.append(expanded({at: t for at, t in form.items() if at[0][1] == twins}, apart))
     add(forms[0], {("x", 0): ONE}, {("x", 0): ONE}, tau)
-    error = slope if s["metric"] == "gradient" else rows["x", 0, end]
-    add(forms[0], error, error, -sum((k[1] * k[2] for k in kinds), 0 * ONE) / 2 if s["metric"] == "value" else -ONE)
+    error = slope if metric == "gradient" else rows["x", 0, end]
+    add(forms[0], error, error, -sum((k[1] * k[2] for k in kinds), 0 * ONE) / 2 if metric == "value" else -ONE)
     need(not any(value for (_, point), value in values.items() if point != STAR), "the values do not cancel")
     need(all(map(semidefinite, forms)), "the slack is not positive semidefinite")
     need(tau * r0**2 + (sum(rho) * rstar**2 if tilted else 0) <= bound, "the multipliers do not prove the bound stated")
     return bound
 
 
+def read(path: str) -> Any:
+    """A certificate from its file: of a reasonable size, and no name twice, which could be read in two ways."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        need(len(dict(pairs)) == len(pairs), f"a name stands twice among {[name for name, _ in pairs]}")
+        return dict(pairs)
+
+    with open(path, "rb") as file:
+        text = file.read(MOST_BYTES + 1)
+    need(len(text) <= MOST_BYTES, f"the file is larger than {MOST_BYTES} bytes")
+    return json.loads(text.decode("utf-8"), object_pairs_hook=once)
+
+
+def describe(certificate: Any) -> str:
+    """What a certificate that was checked proves, everything it depends on included."""
+    s, bound = certificate["statement"], Fraction(certificate["bound"])
+    number = float(bound) if Fraction(float(bound)) >= bound else math.nextafter(float(bound), math.inf)
+    kinds = "; ".join(
+        f"{d['count']} with weight {d['weight']} and f_i in F(mu={d['mu']}, L={d['L']})" for d in s["devices"]
+    )
+    return (
+        f"{METRICS[s['metric']]} <= {number!r} after K = {len(s['rounds'])} rounds of the method with digest "
+        f"{s['method']['digest']} (called {s['method']['name']!r}, which is not checked), for f = sum_i w_i f_i over "
+        f"the devices [{kinds}], ||x_0 - x*|| <= {s['r0']}, ||x_i* - x*|| <= {s['rstar']}"
+    )
+
+
 if __name__ == "__main__":
-    with open(sys.argv[1], encoding="utf-8") as file:
-        data = json.load(file, object_pairs_hook=lambda p: dict(p) if len(dict(p)) == len(p) else sys.exit("twice"))
-    print("proved: worst case <=", proved := check(data), "=", float(proved))
+    data = read(sys.argv[1])
+    print("proved: worst case <=", check(data))
+    print(describe(data))

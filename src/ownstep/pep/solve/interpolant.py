@@ -29,11 +29,18 @@ class Interpolant:
     def __init__(self, x: Array, g: Array, f: Array, mu: float, L: float) -> None:
         self.x, self.g, self.f, self.mu, self.L = x, g, f, float(mu), float(L)
         self._M = M = L - mu
+        self._origin: tuple[float, Array] | None = None
         if M > 0:
             v = g - mu * x
             phi = f - mu / 2 * np.einsum("ij,ij->i", x, x)
             self._corners = x - v / M
             self._heights = phi - np.einsum("ij,ij->i", v, v) / (2 * M)
+
+    def origin(self) -> tuple[float, Array]:
+        """f(0) and grad f(0), computed once."""
+        if self._origin is None:
+            self._origin = self.both(np.zeros(self.x.shape[1]))
+        return self._origin
 
     def __call__(self, y: Array) -> float:
         """f(y)."""
@@ -60,10 +67,12 @@ def _nearest(corners: Array, heights: Array, M: float, y: Array) -> tuple[list[i
     costs = M / 2 * np.einsum("ij,ij->i", offset, offset) + heights
     support, shares = [int(np.argmin(costs))], np.ones(1)
     for _ in range(10 * len(corners)):
-        slope = heights + M * (offset @ (shares @ offset[support]))
+        pull = offset @ (shares @ offset[support])
+        slope = heights + M * pull
         best = int(np.argmin(slope))
         level = float(shares @ slope[support])
-        if best in support or slope[best] >= level - 1e-14 * (abs(level) + np.abs(costs).max()):
+        size = np.abs(heights[[best, *support]]) + M * np.abs(pull[[best, *support]])
+        if best in support or slope[best] >= level - 4e-16 * size.max():
             break
         support, shares = _face(offset, heights, M, [*support, best], np.append(shares, 0.0))
     return support, shares

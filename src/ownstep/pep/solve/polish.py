@@ -86,7 +86,7 @@ def polish(
         left = problem.left(trial, trial_values)
         chosen |= _most_broken(left)
         new = problem.merit(trial, trial_values, left, penalty)
-        if new >= merit:
+        if not new < merit:
             damping *= 10
             continue
         gain, merit = merit - new, new

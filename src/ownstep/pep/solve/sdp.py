@@ -15,6 +15,7 @@ zero and the interpolation conditions a little below. Then neither is spoilt by 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -139,6 +140,7 @@ def solve(
     tolerance: float = 1e-9,
     chordal: bool = True,
     scaling: bool = True,
+    seconds: float = math.inf,
     slopes: Array | None = None,
     reach: Array | None = None,
 ) -> Solution:
@@ -149,6 +151,7 @@ def solve(
     margin : how far inside their sets both answers are asked to be, in scaled units.
     chordal : let the solver split a banded slack into overlapping small ones.
     scaling : let the solver scale the problem too; up to :data:`LARGE` columns it is often faster without.
+    seconds : time after which the solver gives up.
     slopes, reach : packed derivatives of the mean block's slack by parameters of the method, one row each, and how far
         each may move either way: then the parameters are chosen too, as if the slack were linear in them.
     """
@@ -184,6 +187,7 @@ def solve(
     settings = quiet(tolerance)
     settings.chordal_decomposition_enable = chordal
     settings.equilibrate_enable = scaling
+    settings.time_limit = seconds
     quadratic = sp.csc_matrix((variables + free, variables + free))
     matrix = sp.csc_matrix(sp.vstack(parts))
     matrix.sort_indices()

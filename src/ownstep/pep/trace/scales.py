@@ -18,8 +18,8 @@ from ownstep.pep.trace.symmetry import Group
 
 Array = NDArray[np.float64]
 
-SMALLEST = 1e-7
-"""No unit is smaller than this fraction of the largest: beyond, squares leave the range of doubles' digits."""
+SMALLEST = 1e-15
+"""No unit is smaller than this fraction of the largest: beyond, iterates are what rounding left of them."""
 
 LEAST_SLOPE = 0.3
 """Gradients are expected to be at least this fraction of what smoothness allows at their point."""

@@ -243,6 +243,9 @@ class Trace:
 LOOK_AHEAD = 8
 """Rounds traced at least: a rule that is not linear is refused even if it would not act in the rounds asked about."""
 
+UNIT = 1e-9
+"""So far a sum of coefficients that make 1 may have been rounded away from it."""
+
 
 def trace(method: Method, devices: Devices, rounds: int) -> Trace:
     """Run the method's own ``ask`` and ``tell`` on symbolic vectors.
@@ -250,13 +253,16 @@ def trace(method: Method, devices: Devices, rounds: int) -> Trace:
     Raises
     ------
     NotLinear : naming the operation, and the method or switch that used it.
+    InvalidInput : for steps that are not finite, for a method that fails within ``rounds`` rounds, and for one whose
+        points depend on where the origin is.
     """
     try:
-        return _trace(method, devices, max(rounds, LOOK_AHEAD)).until(rounds)
+        path = _trace(method, devices, rounds)
     except NotLinear as error:
         raise NotLinear(_explain(method, str(error))) from None
     except TypeError as error:  # a NumPy function that the symbolic vectors do not take
         raise NotLinear(_explain(method, f"what it does to vectors ({error}) is not linear")) from error
+    return _anchored(path, method)
 
 
 def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
@@ -265,24 +271,59 @@ def _trace(method: Method, devices: Devices, rounds: int) -> Trace:
     mixes: list[Array | None] = []
     state = method.start(Vector([1.0]), devices)
     points = [_rows(method.point(state))]
-    for _ in range(rounds):
-        ask = method.ask(state)
-        if ask.local is not None:
-            raise NotLinear(f"its {ask.local.longest} local steps between two rounds are not followed here")
-        asks.append(_rows(ask.x))
-        if ask.mix is None:
-            mixes.append(None)
-            fresh = np.zeros((n, atoms + n))
-            fresh[:, atoms:] = np.eye(n)
-            answer = Answer(value=LossValue(), gradients=Stack(fresh))  # type: ignore[arg-type]
-            atoms += n
-        else:
-            mixes.append(_checked_mix(ask.mix, n))
-            answer = Answer(sum=Vector(np.eye(atoms + 1)[atoms]), value=LossValue())  # type: ignore[arg-type]
-            atoms += 1
-        state = method.tell(state, answer)
-        points.append(_rows(method.point(state)))
-    return Trace(tuple(_padded(a, atoms) for a in asks), tuple(mixes), tuple(_padded(p, atoms) for p in points))
+    for k in range(max(rounds, LOOK_AHEAD)):
+        try:
+            ask = method.ask(state)
+            answer, mix, fresh = _answer(ask, n, atoms)
+            state = method.tell(state, answer)
+            point = _rows(method.point(state))
+        except (NotLinear, TypeError):
+            raise
+        except Exception as error:
+            if k >= rounds:
+                break  # a method may end where its rounds do
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"{method!r} fails in round {k + 1}: {type(error).__name__}: {error}") from error
+        if k < rounds:
+            asks.append(_rows(ask.x))
+            mixes.append(mix)
+            points.append(point)
+        atoms += fresh
+    width = 1 + sum(n if mix is None else 1 for mix in mixes)
+    return Trace(tuple(_padded(a, width) for a in asks), tuple(mixes), tuple(_padded(p, width) for p in points))
+
+
+def _answer(ask: Any, n: int, atoms: int) -> tuple[Answer, Array | None, int]:
+    """What the devices would say, over fresh atoms; the mix, None where every gradient is an atom; and how many."""
+    if ask.local is not None:
+        raise NotLinear(f"its {ask.local.longest} local steps between two rounds are not followed here")
+    value: Any = LossValue()
+    if ask.mix is not None and ask.also is None:
+        return Answer(sum=Vector(np.eye(atoms + 1)[atoms]), value=value), _checked_mix(ask.mix, n), 1
+    fresh = np.zeros((n, atoms + n))
+    fresh[:, atoms:] = np.eye(n)
+    gradients = Stack(fresh)
+    if ask.mix is None:
+        return Answer(value=value, gradients=gradients), None, n
+    total, also = _checked_mix(ask.mix, n) @ gradients, _checked_mix(ask.also, n) @ gradients
+    return Answer(sum=total, also=also, value=value), None, n
+
+
+def _anchored(path: Trace, method: Method) -> Trace:
+    """The trace with x^0 exactly once in every point, as a method that does not know the origin has it."""
+    for name, rows in (("asks", path.asks), ("hands back", path.points)):
+        for k, row in enumerate(rows):
+            if not np.isfinite(row).all():
+                raise InvalidInput(f"{method!r} has steps that are not finite: round {k} {name} {row!r}")
+            if np.abs(row[:, 0] - 1).max() > UNIT:
+                raise InvalidInput(
+                    f"{method!r} has no worst case over all functions: what it {name} in round {k} holds x^0 "
+                    f"{row[int(np.abs(row[:, 0] - 1).argmax()), 0]:g} times, so it depends on where the origin is. The "
+                    "coefficients of x^0 must be 1: points are x^0 plus gradients"
+                )
+            row[:, 0] = 1.0
+    return path
 
 
 def works_locally(method: Method, devices: Devices) -> bool:

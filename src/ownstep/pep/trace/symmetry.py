@@ -67,7 +67,7 @@ def follows_weights(trace: Trace, devices: Devices) -> bool:
     if not trace.shared:
         return False
     ratios = _ratios(trace, devices)
-    return bool(np.ptp(ratios, axis=1).max(initial=0) <= SAME * max(1.0, np.abs(ratios).max(initial=0)))
+    return bool((np.ptp(ratios, axis=1) <= SAME * np.abs(ratios).max(axis=1)).all())
 
 
 def groups(trace: Trace, devices: Devices, *, local_optima: bool, symmetry: bool = True) -> list[Group]:
@@ -84,8 +84,8 @@ def groups(trace: Trace, devices: Devices, *, local_optima: bool, symmetry: bool
     if local_optima:
         rows = np.column_stack([devices.mu, devices.L, devices.weights, _mixes(trace, devices).T])
     else:
-        ratios = _ratios(trace, devices).T
-        rows = np.round(ratios / max(1.0, np.abs(ratios).max(initial=0)), 11)
+        digits, exponents = np.frexp(_ratios(trace, devices).T)
+        rows = np.hstack([np.round(digits, 11), exponents])  # relative to each entry: own steps may differ by 1e12
     found: dict[bytes, list[int]] = {}
     for i, row in enumerate(np.ascontiguousarray(rows + 0.0)):
         found.setdefault(row.tobytes(), []).append(i)

@@ -36,6 +36,8 @@ class DataHessian:
     def __init__(self, model: LinearModel, x: Array, device: int) -> None:
         self.rows = model.rows(device)
         self.features, self.outputs, self.dim = model.features, model.outputs, model.dim
+        self.template = x
+        self.penalty, self.free = model.mu, model.outputs * model.intercept
         self.curved = pointwise(model, x, self.rows) / self.count
 
     @property
@@ -77,6 +79,12 @@ def pointwise(model: LinearModel, x: Array, rows: Any) -> Array:
 def hessian(model: LinearModel, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
     """sum_i c_i H_i at x, penalty included, as a (d, d) matrix; one pass whatever the number of devices."""
     A, F, C = model.table.A, model.features, model.outputs
+    if C == 1:
+        z = A @ x
+        curved = model._second(z, model.spread(np.asarray(c / model.counts, z.dtype), slice(None)) * np.ones_like(z))
+        H = gram(A, np.asarray(curved, float))
+        H.flat[:: F + 1] += float(np.sum(c)) * model.penalty
+        return H
     curved = pointwise(model, x, A).astype(float) * np.repeat(c / model.counts, model.counts)[:, None, None]
     total = np.zeros((F, C, F, C))
     for a in range(C):
@@ -92,10 +100,17 @@ def gram(rows: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     if sp.issparse(rows):
         scaled = sp.diags_array(weights) @ rows
         return np.asarray((rows.T @ scaled).toarray(), float)
+    from scipy.linalg.blas import dsyrk
+
     total = np.zeros((rows.shape[1],) * 2)
-    for block in blocks(rows, rows.shape[1]):
-        total += rows[block].T @ (rows[block] * weights[block, None])
-    return total
+    if weights.min() < 0:
+        for block in blocks(rows, rows.shape[1]):
+            total += rows[block].T @ (rows[block] * weights[block, None])
+        return total
+    roots = np.sqrt(weights)
+    for block in blocks(rows, rows.shape[1]):  # B^T B is symmetric: half the work
+        total += dsyrk(1.0, np.multiply(rows[block], roots[block, None], dtype=float).T)
+    return np.asarray(total + np.triu(total, 1).T)
 
 
 def blocks(rows: Any, width: int) -> Iterator[slice]:

@@ -24,6 +24,7 @@ from ownstep.problems.network.cuda_graph import Replay
 from ownstep.problems.network.inputs import LOSSES, Augment, Blocks, Loss, as_tensor, check_per_sample, cut
 from ownstep.problems.network.parameters import Layout, own_copy, resolve_device
 from ownstep.problems.network.penalties import Penalty
+from ownstep.problems.network.products import DeviceHessian
 from ownstep.support.checks import device_weights, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
@@ -237,6 +238,10 @@ class Network:
             losses.append(total / self.divisor[i] + penalty)
             rows.append(row)
         return torch.stack(losses), torch.stack(rows)
+
+    def data_hessian(self, x: Tensor, device: int) -> DeviceHessian:
+        """The Hessian of f_i at x, penalty included, by its products with vectors."""
+        return DeviceHessian(self, x, device)
 
     def outputs(self, x: Tensor, inputs: Tensor | tuple[Tensor, ...], chunk: int = 4096) -> Tensor:
         """The model's outputs on other inputs, without a gradient."""

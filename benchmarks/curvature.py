@@ -1,0 +1,153 @@
+"""Exchanges that own curvature saves: every method to a relative gap of 1e-6, SciPy's L-BFGS-B in the same run.
+
+    python benchmarks/curvature.py            # w8a, digits, breast cancer; a few minutes
+    python benchmarks/curvature.py sst2       # SST-2 as tf-idf words, 67,349 x 13,774
+    python benchmarks/curvature.py bytes      # w8a: bytes per device over the rank
+    python benchmarks/curvature.py seconds    # a sketch of rank 20 in gradients
+
+"label" means: rows sorted by label and cut into N equal parts.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ownstep import LBFGS, Newton, OwnCurvature, load, logistic_regression, optimum, partition
+from ownstep.engines import run
+from ownstep.problems import LinearModel
+from ownstep.smoothness.sketch import own_sketch
+
+GAP, MOST = 1e-6, 400
+
+
+class _Arrived(Exception):
+    """The goal was reached."""
+
+
+def scipy_evaluations(problem: LinearModel, goal: float) -> int:
+    """How many times L-BFGS-B evaluates f before the first value at most ``goal``."""
+    count = 0
+
+    def evaluate(x: Any) -> tuple[float, Any]:
+        nonlocal count
+        losses, gradient = problem.mix(x, problem.weights)
+        if problem.weights @ losses <= goal:
+            raise _Arrived
+        count += 1
+        return float(problem.weights @ losses), gradient
+
+    try:
+        options = {"maxcor": 10, "ftol": 0.0, "gtol": 0.0, "maxiter": MOST, "maxfun": MOST}
+        minimize(evaluate, problem.x0(), jac=True, method="L-BFGS-B", options=options)
+    except _Arrived:
+        pass
+    return count
+
+
+def by_sorted_label(labels: Any, devices: int) -> partition.Partition:
+    """Rows sorted by label and cut into equal parts."""
+    owner = np.empty(len(labels), int)
+    for i, rows in enumerate(np.array_split(np.argsort(labels, kind="stable"), devices)):
+        owner[rows] = i
+    return partition.given(owner)
+
+
+def splits(rows: Any, labels: Any, devices: int) -> dict[str, partition.Partition]:
+    """The splits of the table."""
+    return {
+        f"{devices} iid": partition.make("iid", rows, labels, devices, 0),
+        f"{devices} norm": partition.by_norm(rows, devices),
+        f"{devices} label": by_sorted_label(labels, devices),
+    }
+
+
+def table(name: str, rows: Any, labels: Any, mu: float, ranks: tuple[int | None, ...], counts: tuple[int, ...]) -> None:
+    """One dataset and mu: exchanges of every method and split."""
+    pooled = logistic_regression(rows, labels, mu=mu)
+    best, start = optimum(pooled).value, pooled.value(pooled.x0())
+    goal = best + GAP * (start - best)
+
+    def exchanges(method: Any, problem: LinearModel = pooled) -> int:
+        history = run(method, problem, MOST, target=goal, progress=False)
+        return history.rounds if history.value[-1] <= goal else -1
+
+    base, theirs = exchanges(LBFGS()), scipy_evaluations(pooled, goal)
+    newton = exchanges(Newton()) if pooled.dim <= 1000 else None
+    print(f"{name}, mu = {mu:g}, d = {pooled.dim}: SciPy {theirs}, LBFGS {base}, Newton {newton}", flush=True)
+    for rank in ranks:
+        one, sums = exchanges(OwnCurvature(rank)), exchanges(OwnCurvature(rank, sketch="sum"))
+        print(f"  rank {rank or 'default'}: sum {sums} ({sums / base:.2f}), 1 device {one} ({one / base:.2f})", end="")
+        for devices in counts:
+            for split, who in splits(rows, labels, devices).items():
+                found = exchanges(OwnCurvature(rank), logistic_regression(rows, labels, who, mu=mu))
+                print(f", {split} {found} ({found / base:.2f})", end="", flush=True)
+        print()
+
+
+def over_ranks() -> None:
+    """Bytes per device to the gap, against L-BFGS's, for every rank."""
+    rows, labels = load("w8a").table()
+    for split, who in splits(rows, labels, 10).items():
+        problem = logistic_regression(rows, labels, who, mu=1e-5)
+        best, start = optimum(problem).value, problem.value(problem.x0())
+        goal = best + GAP * (start - best)
+        base = run(LBFGS(), problem, MOST, target=goal, progress=False)
+        sent = base.bytes_per_device(base.rounds)
+        print(f"w8a, mu = 1e-05, {split}: L-BFGS {base.rounds} exchanges, {sent / 1e3:.0f} kB per device")
+        for rank in (0, 1, 2, 5, 10, 20, 50):
+            history = run(OwnCurvature(rank), problem, MOST, target=goal, progress=False)
+            mine = history.bytes_per_device(history.rounds)
+            ratios = f"{history.rounds / base.rounds:.2f}, {mine / sent:.2f}"
+            print(f"  rank {rank}: {history.rounds} exchanges, {mine / 1e3:.0f} kB per device; ratios {ratios}")
+
+
+def seconds() -> None:
+    """A sketch of rank 20, cold and warm, in times of a gradient of the same device."""
+    for name in ("w8a", "mnist"):
+        rows, labels = load(name).table()
+        rows, labels = (rows[:10_000], labels[:10_000]) if name == "mnist" else (rows, labels)
+        for devices in (1, 10):
+            problem = logistic_regression(rows, labels, partition.by_norm(rows, devices), mu=1e-3).only(0)
+            x = 0.1 * np.random.default_rng(0).standard_normal(problem.dim)
+
+            def timed(call: Any, times: int) -> float:
+                call()
+                began = time.perf_counter()
+                for _ in range(times):
+                    call()
+                return (time.perf_counter() - began) / times
+
+            gradient = timed(lambda p=problem, x=x: p.mix(x, p.weights), 30)
+            cold = timed(lambda p=problem, x=x: own_sketch(p.data_hessian(x, 0), 20, 0), 5)
+            known = own_sketch(problem.data_hessian(x, 0), 20, 0)[0]
+            warm = timed(lambda p=problem, x=x, u=known: own_sketch(p.data_hessian(x, 0), 20, 0, u), 5)
+            size = f"{problem.counts[0]} rows, d = {problem.dim}, gradient {1e3 * gradient:.2f} ms"
+            print(
+                f"{name}, {size}: a sketch of rank 20 takes {cold / gradient:.1f} gradients, {warm / gradient:.1f} warm"
+            )
+
+
+def main(what: str) -> None:
+    """The parts by name."""
+    if what == "bytes":
+        over_ranks()
+    elif what == "seconds":
+        seconds()
+    elif what == "sst2":
+        rows, labels = load("sst2_words").table()
+        table("SST-2 words", rows, labels, 1e-5, (None, 20, 30), (10,))
+    else:
+        for name, mus in {"w8a": (1e-3, 1e-4, 1e-5), "digits": (1e-3, 1e-5), "breast_cancer": (1e-3, 1e-5)}.items():
+            rows, labels = load(name).table()
+            for mu in mus:
+                counts = (2, 10, 50) if name == "w8a" else (2, 10)
+                table(name, rows, labels, mu, (None, 20) if name == "w8a" else (None,), counts)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "table")

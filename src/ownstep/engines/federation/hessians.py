@@ -1,0 +1,166 @@
+"""What travels of second order, next to a site's gradient: a second point, a Hessian, a sketch of curvature.
+
+Whatever the coordinator needs as a sum is one flat vector behind the gradient, so that it adds up, under secure
+aggregation too:
+
+    extra = [ c_i grad f_i(base) | triangle of c_i H_i | c_i H_i Omega, row by row | c_i (trace, penalty, free) ]
+
+with only the parts that were asked for; a trace that is not known travels as -1. A site's own leading eigenpairs are no
+sum: they travel as (k, d + 1) numbers, every row an eigenvector and its eigenvalue, followed by one row that holds the
+trace, the penalty and how many coordinates it leaves free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.engines.local.answering import triangle
+from ownstep.engines.local.sketching import Sketching
+from ownstep.methods import Answer, Ask, SketchWork
+from ownstep.smoothness.sketch import Sketch
+from ownstep.smoothness.sketch import checked as checked_sketch
+from ownstep.support.errors import InvalidInput
+from ownstep.support.vectors import like, to_numpy
+
+Array = NDArray[Any]
+WORDS = ("hessian", "rank", "shared", "seed", "revealing")
+"""What a message says of second order, next to the second point."""
+
+
+@dataclass(frozen=True)
+class More:
+    """What one method wants of second order of one site: a triangle, a sketch."""
+
+    hessian: bool = False
+    sketch: SketchWork | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The sums over those who answered, each None where it was not asked for."""
+
+    base: Array | None = None
+    hessian: Array | None = None
+    shared: Sketch | None = None
+
+
+def words(ask: Ask) -> dict[str, Any]:
+    """The second order of an ask as plain numbers and words; rank 0 for no sketch."""
+    work = ask.sketch or SketchWork(0)
+    return {
+        "hessian": bool(ask.hessian), "rank": int(work.rank), "shared": bool(work.shared), "seed": int(work.seed),
+        "revealing": str(work.revealing),
+    }  # fmt: skip
+
+
+def from_words(said: Mapping[str, Any]) -> More:
+    """The inverse of :func:`words`."""
+    if not said["rank"]:
+        return More(bool(said["hessian"]))
+    work = SketchWork(int(said["rank"]), bool(said["shared"]), int(said["seed"]), str(said["revealing"]))
+    return More(bool(said["hessian"]), work)
+
+
+def extra_length(ask: Ask) -> int:
+    """Numbers of the flat vector behind the gradient."""
+    d, work = len(ask.x), ask.sketch
+    sketched = d * min(work.rank, d) + 3 if work is not None and work.shared else 0
+    return (d if ask.base is not None else 0) + (d * (d + 1) // 2 if ask.hessian else 0) + sketched
+
+
+def own_rank(ask: Ask) -> int:
+    """How many eigenpairs of its own a site was asked for."""
+    return 0 if ask.sketch is None or ask.sketch.shared else ask.sketch.rank
+
+
+def reply_bytes(ask: Ask) -> int:
+    """The most bytes of second order that a site may answer."""
+    rank = own_rank(ask)
+    return int(ask.x.itemsize * extra_length(ask) + 8 * (rank + 1) * (len(ask.x) + 1) * (rank > 0))
+
+
+def answer(
+    problem: Any, x: Any, base: Array | None, c: float, more: More, sketching: Sketching
+) -> tuple[Array | None, float, Array | None]:
+    """At the site: (the flat vector of sums, the loss at the second point, its own sketch)."""
+    parts: list[Array] = []
+    loss, mix, sketch = 0.0, np.array([c]), None
+    if base is not None:
+        losses, total = problem.mix(like(base, x), mix)
+        loss = float(losses[0])
+        parts.append(to_numpy(total))
+    if more.hessian:
+        parts.append(triangle(problem, x, mix))
+    if more.sketch is not None and more.sketch.shared:
+        made = sketching.shared(x, more.sketch, mix)
+        trace = -c if np.isnan(made.trace) else made.trace
+        parts += [to_numpy(made.vectors).ravel(), np.array([trace, made.penalty, c * made.free])]
+    elif more.sketch is not None:
+        (own,) = sketching.own(x, more.sketch, np.ones(1, bool))
+        assert own is not None
+        sketch = pack_sketch(own)
+    extra = np.concatenate(parts).astype(to_numpy(x).dtype) if parts else None
+    return extra, loss, sketch
+
+
+def pack_sketch(sketch: Sketch) -> Array:
+    """One array: a row per eigenpair, and a last row with the trace, the penalty and the free coordinates."""
+    vectors = to_numpy(sketch.vectors).astype(float)
+    k, d = vectors.shape
+    out = np.zeros((k + 1, max(d + 1, 3)))
+    out[:k, :d], out[:k, d] = vectors, sketch.values
+    out[k, :3] = -1.0 if np.isnan(sketch.trace) else sketch.trace, sketch.penalty, sketch.free
+    return out
+
+
+def unpack_sketch(numbers: Array, ask: Ask, name: str) -> Sketch:
+    """The inverse; :class:`InvalidInput` unless it is what was asked for."""
+    d, k = len(ask.x), len(numbers) - 1
+    trace, penalty, free = numbers[k, :3].tolist()
+    known = np.nan if trace < 0 else trace
+    sketch = Sketch(numbers[:k, :d].astype(ask.x.dtype), numbers[:k, d].astype(float), known, penalty, int(free))
+    if not 0 <= free <= d or penalty < 0:
+        raise InvalidInput(f"{name}: a penalty of {penalty!r} that leaves {free!r} of {d} coordinates free")
+    return checked_sketch(sketch, d, own_rank(ask), name)
+
+
+def split(ask: Ask, extra: Array | None, share: float) -> Found:
+    """The parts of the flat vector, summed over sites whose coefficients sum to ``share``."""
+    if extra is None:
+        return Found()
+    d, at, out = len(ask.x), 0, dict[str, Any]()
+    if ask.base is not None:
+        out["base"], at = extra[:d], d
+    if ask.hessian:
+        size = d * (d + 1) // 2
+        out["hessian"], at = extra[at : at + size], at + size
+    if ask.sketch is not None and ask.sketch.shared:
+        trace, penalty, free = extra[-3:].tolist()
+        known = trace if trace >= 0 else float("nan")
+        vectors = extra[at:-3].reshape(-1, d)
+        out["shared"] = Sketch(vectors, np.zeros(0), known, penalty, round(free / share) if share else 0)
+    return Found(**out)
+
+
+def told(answer: Answer, ask: Ask, seen: Any, rule: str, share: float, rows: Array | None) -> Answer:
+    """The answer with what came of second order, by the same rule for those who are missing.
+
+    ``seen`` is the coordinator's :class:`~ownstep.engines.federation.coordinator.Gathered`, ``share`` what sums are
+    divided by, ``rows`` the gradients of all sites, last known ones included, under the rule ``"last"``.
+    """
+    assert ask.mix is not None
+    present, there = seen.present, float(ask.mix[seen.present].sum())
+    extra = seen.extra if present.all() or seen.extra is None else seen.extra / (share or 1.0)
+    if rule == "last" and not present.all() and seen.extra is not None:
+        extra = seen.extra / (there / float(ask.mix.sum()))  # what is remembered are gradients alone
+    found = split(ask, extra, there / (share or 1.0))
+    base = found.base
+    if base is not None and rule == "last" and rows is not None:  # the absent count with what they sent last
+        base = split(ask, seen.extra, there).base + ask.mix[~present] @ rows[~present]
+    sketches = seen.sketches if own_rank(ask) else () if found.shared is None else (found.shared,)
+    return replace(answer, base=base, base_value=seen.value_base, hessian=found.hessian, sketches=sketches)

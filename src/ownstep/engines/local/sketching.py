@@ -1,0 +1,98 @@
+"""The sketches that devices in this process make, and what each remembers of its last one.
+
+A device starts the search for its eigenpairs where the last one ended. Asked about the same point again, as when a
+stopped run goes on, it sends the same sketch again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.methods.base import SketchWork
+from ownstep.smoothness.sketch import Sketch, own_sketch, rank_of, shared_matrix
+from ownstep.support.errors import InvalidInput
+from ownstep.support.vectors import like, to_numpy
+
+MOST_KEPT = 2**27
+"""Numbers that all devices of one process keep for a warm start; beyond, every search starts anew."""
+
+
+class Sketching:
+    """Makes the sketches of a problem's devices."""
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+        self.point: Any = None
+        self.last: dict[int, Sketch] = {}
+        self.fresh = np.zeros(len(problem.weights), bool)
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks of the sketches sent so far, one per device that sent any."""
+        return [len(sketch.values) for sketch in self.last.values()]
+
+    def own(self, x: Any, work: SketchWork, present: NDArray[np.bool_]) -> tuple[Sketch | None, ...]:
+        """One sketch per device that is present."""
+        require_products(self.problem)
+        same = self.point is not None and bool((to_numpy(self.point) == to_numpy(x)).all())
+        self.fresh = self.fresh & same
+        self.point = x
+        return tuple(self._one(i, x, work) if here else None for i, here in enumerate(present))
+
+    def _one(self, i: int, x: Any, work: SketchWork) -> Sketch:
+        known, name = self.last.get(i), self.problem.names[i]
+        if known is not None and self.fresh[i]:
+            return known
+        H = self.problem.data_hessian(x, i)
+        rank = rank_of(work.rank, H.dim, H.count, work.revealing, name)
+        start = None if known is None or len(known.values) != rank else known.vectors
+        vectors, values = own_sketch(H, rank, work.seed, start)
+        sketch = Sketch(vectors, values, H.trace, H.penalty, H.free)
+        if len(self.fresh) * vectors.size <= MOST_KEPT if isinstance(vectors, np.ndarray) else True:
+            self.last[i] = sketch
+        self.fresh[i] = True
+        return sketch
+
+    def shared(self, x: Any, work: SketchWork, mix: NDArray[np.float64]) -> Sketch:
+        """sum_i c_i H_i Omega, the sum of the traces, and the penalty's share."""
+        require_products(self.problem)
+        first = self.problem.data_hessian(x, 0)
+        omega, total, trace = shared_matrix(work.seed, first.dim, work.rank, x), None, 0.0
+        for i in np.flatnonzero(mix):
+            H = first if i == 0 else self.problem.data_hessian(x, int(i))
+            image = float(mix[i]) * (H @ omega)
+            total, trace = image if total is None else total + image, trace + float(mix[i]) * H.trace
+        if total is None:
+            total = 0.0 * omega
+        return Sketch(total.T, np.zeros(0), trace, float(mix.sum()) * first.penalty, first.free)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint."""
+        if not self.last:
+            return {}
+        kept: dict[str, NDArray[Any]] = {"sketch_point": to_numpy(self.point), "sketch_fresh": self.fresh}
+        for i, s in self.last.items():
+            kept[f"sketch_vectors_{i}"] = to_numpy(s.vectors)
+            kept[f"sketch_numbers_{i}"] = np.array([s.trace, s.penalty, s.free, *s.values])
+        return kept
+
+    def restore(self, arrays: dict[str, NDArray[Any]], template: Any) -> None:
+        """From a checkpoint."""
+        if "sketch_point" not in arrays:
+            return
+        self.point, self.fresh = like(arrays.pop("sketch_point"), template), arrays.pop("sketch_fresh")
+        for key in [key for key in arrays if key.startswith("sketch_vectors_")]:
+            i = int(key.rsplit("_", 1)[1])
+            numbers, vectors = arrays.pop(f"sketch_numbers_{i}"), like(arrays.pop(key), template)
+            self.last[i] = Sketch(vectors, numbers[3:], float(numbers[0]), float(numbers[1]), int(numbers[2]))
+
+
+def require_products(problem: Any) -> None:
+    """Refuse a problem without Hessian products, naming a method that needs none."""
+    if not hasattr(problem, "data_hessian"):
+        raise InvalidInput(
+            f"{type(problem).__name__} has no Hessian products, which OwnCurvature() needs; LBFGS() needs none"
+        )

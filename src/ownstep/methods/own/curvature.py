@@ -1,0 +1,94 @@
+"""Own curvature: every device sends its leading eigenpairs now and then, and L-BFGS starts from their metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ownstep.methods.base import Answer, Ask, SketchWork, Vector
+from ownstep.methods.own.bank import Bank
+from ownstep.methods.search.pairs import Pairs, PairsState, Remembering
+from ownstep.methods.search.searched import begin
+from ownstep.plan import Devices
+from ownstep.support.checks import whole_number
+from ownstep.support.errors import unknown_name
+
+RANK, OFF, GROWTH, LEAST = 10, 2.0, 1.5, 2
+"""The default rank; how far off M may be along a step; how much longer than before the last sketch to wait for one."""
+CLIP = (0.1, 10.0)
+"""M^{-1} is scaled by a factor in between."""
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureState(PairsState):
+    """And the devices' sketches, whether new ones are wanted with the trial, and the exchange of the last ones."""
+
+    bank: Bank = field(kw_only=True, repr=False)
+    wanted: bool = field(default=True, repr=False)
+    sketched: int = field(default=0, repr=False)
+
+
+@dataclass(frozen=True)
+class OwnCurvature(Remembering[CurvatureState]):
+    """L-BFGS on the pooled gradient whose first matrix is the metric of the devices' own curvature.
+
+        M = sum_i w_i (U_i (Lambda_i - rho_i I) U_i^T + rho_i I) + diag(penalty),   rho_i = tr(H_i - Lambda_i) / (d - k)
+
+    (U_i, Lambda_i) are the k leading eigenpairs of the Hessian H_i of device i's data term. The two loops start from
+    M^{-1} times <s, y> / <y, M^{-1} y> of the last pair, clipped to [0.1, 10]; the rest is :class:`LBFGS`, every trial
+    an exchange. Sketches travel with the gradient of a trial, the first with that of x^0. **New ones are asked for**
+    when M is off by more than a factor of 2 along the last step,
+
+        <s, y> / <y, M^{-1} y> outside [1/2, 2]      or      <s, y>^2 < <s, M s> <y, M^{-1} y> / 2,
+
+    and 1.5 times as many exchanges have passed as at the last sketch, and two more: at most 1 + log(1 + T/4) / log 1.5
+    sketches in T exchanges. Absent devices count with their last one. Parameters beside ``memory``, the pairs kept:
+
+    rank : k; 10 by default, on a device of few rows at most half of them. One given and above that is refused.
+    sketch : ``"own"`` eigenpairs of every device, or ``"sum"``: all multiply one shared random matrix and only the sum
+        of the products travels, as secure aggregation needs it; M is Nystrom's approximation of the pooled Hessian.
+    revealing : allow a rank near the number of a device's rows: its sketch then shows the span of those rows.
+    seed : of the random matrices.
+    """
+
+    rank: int | None = None
+    memory: int = 10
+    sketch: str = "own"
+    revealing: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("rank", RANK if self.rank is None else self.rank, 0)
+        if self.sketch not in ("own", "sum"):
+            raise unknown_name("sketch", self.sketch, ["own", "sum"])
+
+    def start(self, x0: Vector, devices: Devices) -> CurvatureState:
+        """Nothing is known at x0."""
+        bank = Bank.empty(x0, devices.weights.tolist() if self.sketch == "own" else [1.0])
+        return CurvatureState(**begin(x0, devices), pairs=Pairs.none(x0), bank=bank)
+
+    def ask(self, state: CurvatureState) -> Ask:
+        """Grad f at the trial, and sketches there when they are wanted."""
+        revealing = "allow" if self.revealing else "reduce" if self.rank is None else "refuse"
+        work = SketchWork(RANK if self.rank is None else self.rank, self.sketch == "sum", self.seed, revealing)
+        return replace(super().ask(state), sketch=work if state.wanted else None)
+
+    def tell(self, state: CurvatureState, answer: Answer) -> CurvatureState:
+        """As L-BFGS; sketches count whether the trial is kept or not, as they have been paid for."""
+        if state.wanted and any(s is not None for s in answer.sketches):
+            bank = state.bank.renewed([s and s.resolved(self.seed) for s in answer.sketches])
+            state = replace(state, bank=bank, wanted=False, sketched=state.k + 1)
+        return super().tell(state, answer)
+
+    def _direction(self, state: CurvatureState, gradient: Vector) -> tuple[CurvatureState, Vector, float]:
+        if not state.bank.known:  # nobody has answered yet
+            return state, -1.0 * gradient, 0.0
+        metric, scale = state.bank.metric, 1.0
+        if state.pairs.count:
+            s, y = state.pairs.s[-1], state.pairs.y[-1]
+            curved, turned = float(s @ y), float(y @ metric.inverse(y))
+            exact, along = curved / turned, curved**2 / (turned * float(s @ metric.product(s)))
+            stale = not 1 / OFF <= exact <= OFF or along < 1 / OFF
+            state = replace(state, wanted=state.wanted or (stale and state.k >= GROWTH * state.sketched + LEAST))
+            scale = min(max(exact, CLIP[0]), CLIP[1])
+        return state, -1.0 * state.pairs.inverse(gradient, lambda v: scale * metric.inverse(v)), 1.0

@@ -1,0 +1,182 @@
+"""A device's curvature in a few vectors: leading eigenpairs of the Hessian of its data term, and what is left.
+
+    Hessian of f_i  ~  U (diag(values) - rest I) U^T + rest I + diag(penalty),    rest = (trace - sum values) / (d - k)
+
+The pairs come from products with blocks of vectors. Cold, a random block Q_0 is multiplied, its image orthogonalised to
+Q_1 and multiplied again; with K = [Q_0, Q_1] and a convex data term
+
+    H  ~  (H K) (K^T H K)^{-1} (H K)^T        (Nystrom),
+
+whose error is the square of the error of K. Warm, K is the last U and one product is enough. Where the data term is not
+convex (networks), the eigenvalues of K^T H K are taken, by their size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.support.errors import InvalidInput
+from ownstep.support.vectors import like, to_numpy
+
+Array = NDArray[np.float64]
+OVERSAMPLING = 4
+"""Vectors in a random block beyond the rank."""
+REVEALING = 0.5
+"""Share of a device's rows: with a rank near the number of its rows, a sketch gives away the span of those rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """The curvature of f_i at a point, or of a weighted sum of them.
+
+    Parameters
+    ----------
+    vectors : (k, d) orthonormal rows, U^T; for a shared sketch the rows of (sum_i c_i H_i Omega)^T, not orthonormal.
+    values : (k,) eigenvalues of the Hessian of the data term, or their sizes where it is not convex, largest first;
+        empty for a shared sketch.
+    trace : of the Hessian of the data term; nan where it is not known (networks).
+    penalty, free : the diagonal of the penalty's Hessian: ``penalty`` in every coordinate but the last ``free``.
+    """
+
+    vectors: Any = field(repr=False)
+    values: Array
+    trace: float
+    penalty: float = 0.0
+    free: int = 0
+
+    @property
+    def rest(self) -> float:
+        """The curvature of what is left: its mean, or half the smallest value kept where the trace is not known."""
+        k, d = self.vectors.shape
+        if k == d or not k:
+            return 0.0 if k else max(0.0, float(self.trace) / int(d))
+        if np.isnan(self.trace):
+            return float(self.values[-1]) / 2
+        return max(0.0, (self.trace - float(self.values.sum())) / int(d - k))
+
+    def resolved(self, seed: int) -> Sketch:
+        """A shared sketch as the eigenpairs it stands for, by Nystrom's formula; any other as it is."""
+        if len(self.values) or not len(self.vectors):
+            return self
+        k, d = self.vectors.shape
+        vectors, values = nystrom(shared_matrix(seed, d, k, self.vectors[0]), self.vectors.T)
+        return Sketch(vectors, values, self.trace, self.penalty, self.free)
+
+
+def rank_of(rank: int, dim: int, rows: int, revealing: str, name: str) -> int:
+    """The rank a device sends: at most d and its rows, and by :data:`REVEALING` at most half of those."""
+    most = int(REVEALING * rows)
+    if revealing == "refuse" and min(rank, dim, rows) > most:
+        raise InvalidInput(
+            f"a sketch of rank {rank} would show the span of the {rows} rows of device {name!r}; at most "
+            f"{most} are sent unless allowed by name: OwnCurvature(rank={rank}, revealing=True)"
+        )
+    return min(rank, dim, rows if revealing == "allow" else most)
+
+
+def own_sketch(operator: Any, rank: int, seed: int, start: Any = None) -> tuple[Any, Array]:
+    """(U^T, values): the leading eigenpairs of an operator that knows ``@``, ``dim``, ``convex`` and ``template``.
+
+    Parameters
+    ----------
+    rank : how many, at most ``operator.dim``.
+    seed : of the random block.
+    start : (k, d) rows of the last sketch, or None.
+    """
+    d = operator.dim
+    if not rank:
+        return operator.template[None][:0] + 0.0, np.zeros(0)
+    block = min(d, rank + OVERSAMPLING)
+    if start is not None and len(start) >= rank:
+        K = start.T
+        image = operator @ K
+    else:
+        K = qr(like(_normal(seed, d, block, operator.template), operator.template))
+        image = operator @ K
+        if block < d:
+            more = (image - K @ (K.T @ image))[:, : d - block]
+            second = qr(more - K @ (K.T @ more))
+            K, image = _beside(K, second), _beside(image, operator @ second)
+    vectors, values = nystrom(K, image) if operator.convex else ritz(K, image)
+    return vectors[:rank], values[:rank]
+
+
+def nystrom(K: Any, image: Any) -> tuple[Any, Array]:
+    """(U^T, values) of (H K)(K^T H K)^{-1}(H K)^T, from K and H K, stable for a singular H (Tropp et al. 2017)."""
+    size = float((image**2).sum()) ** 0.5
+    if not size > 0:
+        return qr(K).T, np.zeros(K.shape[1])
+    shift = float(np.finfo(to_numpy(image[:1]).dtype).eps) * size
+    moved = image + shift * K
+    core = to_numpy(K.T @ moved).astype(float)
+    values, W = np.linalg.eigh((core + core.T) / 2)
+    kept = values > np.finfo(to_numpy(image[:1]).dtype).eps * values[-1]
+    half = moved @ like((W[:, kept] / np.sqrt(values[kept])).astype(to_numpy(image[:1]).dtype), image)
+    gram = to_numpy(half.T @ half).astype(float)
+    squares, turn = np.linalg.eigh((gram + gram.T) / 2)
+    squares, turn = squares[::-1], turn[:, ::-1]
+    sound = squares > 1e-14 * squares[0]  # below that, vectors would not be orthonormal
+    vectors = half @ like((turn[:, sound] / np.sqrt(squares[sound])).astype(to_numpy(image[:1]).dtype), image)
+    return vectors.T, np.maximum(squares[sound] - shift, 0.0)
+
+
+def ritz(K: Any, image: Any) -> tuple[Any, Array]:
+    """(U^T, |theta|) of K^T H K for orthonormal K, largest size first."""
+    core = to_numpy(K.T @ image).astype(float)
+    values, W = np.linalg.eigh((core + core.T) / 2)
+    order = np.argsort(-np.abs(values), kind="stable")
+    vectors = K @ like(W[:, order].astype(to_numpy(image[:1]).dtype), image)
+    return vectors.T, np.abs(values[order])
+
+
+def shared_matrix(seed: int, dim: int, rank: int, template: Any) -> Any:
+    """Omega: (d, k) with orthonormal columns, the same on every device for the same (seed, d, k)."""
+    return qr(like(_normal(seed, dim, min(rank, dim), template), template))
+
+
+def checked(sketch: Sketch, dim: int, rank: int, name: str) -> Sketch:
+    """A sketch that came from a device: finite, of at most the rank asked for, orthonormal."""
+    shape, values = tuple(sketch.vectors.shape), np.asarray(sketch.values)
+    if len(shape) != 2 or shape[1] != dim or shape[0] > rank or (values.shape != (shape[0],) and len(values)):
+        raise InvalidInput(f"{name}: a sketch of rank {rank} has at most {rank} vectors of length {dim}, got {shape}")
+    vectors = to_numpy(sketch.vectors).astype(float)
+    numbers = (sketch.penalty, sketch.free)
+    if not (np.isfinite(vectors).all() and np.isfinite(values).all() and np.isfinite(numbers).all()):
+        raise InvalidInput(f"{name}: a sketch with entries that are not finite")
+    if len(values):
+        gram = vectors @ vectors.T
+        if (values < 0).any() or np.abs(gram - np.eye(len(gram))).max() > 1e-3:
+            raise InvalidInput(f"{name}: a sketch whose vectors are not orthonormal or whose values are negative")
+    return sketch
+
+
+def qr(matrix: Any) -> Any:
+    """Orthonormal columns with the same span, NumPy's or torch's; by Cholesky twice where the columns are not close."""
+    gram = to_numpy(matrix.T @ matrix).astype(float)
+    values, W = np.linalg.eigh((gram + gram.T) / 2)
+    if values[0] > 1e-6 * values[-1] and matrix.dtype.itemsize > 4:
+        once = matrix @ like(W / np.sqrt(values), matrix)
+        again = np.linalg.cholesky(to_numpy(once.T @ once))
+        return once @ like(np.linalg.inv(again).T, matrix)
+    if isinstance(matrix, np.ndarray):
+        return np.linalg.qr(matrix)[0]
+    import torch
+
+    return torch.linalg.qr(matrix)[0]
+
+
+def _beside(first: Any, second: Any) -> Any:
+    if isinstance(first, np.ndarray):
+        return np.concatenate([first, second], axis=1)
+    import torch
+
+    return torch.cat([first, second], dim=1)
+
+
+def _normal(seed: int, dim: int, columns: int, template: Any) -> NDArray[Any]:
+    drawn = np.random.default_rng([seed, dim, columns]).standard_normal((dim, columns))
+    return drawn.astype(to_numpy(template[:1]).dtype)

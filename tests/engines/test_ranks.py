@@ -1,0 +1,225 @@
+"""The cluster engine's arithmetic, on threads: devices, weights and constants differ on every rank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from ownstep import partition
+from ownstep.engines import Bernoulli, cluster
+from ownstep.engines.cluster.answering import SharedAnswering
+from ownstep.engines.cluster.shared import Shared
+from ownstep.engines.local import engine as local
+from ownstep.engines.local.answering import Answering
+from ownstep.methods import EXTRA, METHODS, Ask, At, GradientTracking, Nesterov, OwnStep, Scaffold
+from ownstep.problems import BinaryLogistic, MultinomialLogistic, optimum
+from ownstep.support.errors import InvalidInput, OwnstepError
+
+from ..conftest import make_least_squares, make_logistic
+from .rank_threads import on_ranks
+
+BLOCKS = ([0, 1, 2], [3], [4, 5])
+"""Six devices on three ranks, unequally."""
+
+
+def shared(ranks, problem, weights=None) -> Shared:
+    return Shared(problem.keep(BLOCKS[ranks.rank]), ranks, problem.weights if weights is None else weights)
+
+
+@pytest.mark.parametrize("make", [make_least_squares, make_logistic])
+def test_it_is_the_whole_problem_seen_from_every_rank(make):
+    problem, rng = make(devices=6), np.random.default_rng(0)
+    x, v, c = rng.standard_normal(problem.dim), rng.standard_normal(problem.dim), rng.standard_normal((6, 2))
+
+    def look(ranks):
+        seen = shared(ranks, problem)
+        found = [seen.value(x), *seen.mix(x, c[:, 0]), *seen.mix(x, c), seen.hessian_product(x, v)]
+        rows = seen.gradients(x)
+        return [*found, rows.block, c[:, 0] @ rows], seen.mine, seen.describe(), seen.describe("trace"), seen.names
+
+    for (value, losses, total, _, both, curved, rows, summed), mine, plan, trace, names in on_ranks(3, look):
+        assert value == pytest.approx(problem.value(x), rel=1e-13)
+        np.testing.assert_allclose(losses, problem.mix(x, problem.weights)[0], rtol=1e-13)
+        np.testing.assert_allclose(total, problem.mix(x, c[:, 0])[1], atol=1e-13)
+        np.testing.assert_allclose(both, problem.mix(x, c)[1], atol=1e-13)
+        np.testing.assert_allclose(curved, problem.hessian_product(x, v), atol=1e-13)
+        np.testing.assert_allclose(rows, problem.gradients(x)[mine], atol=1e-14)
+        np.testing.assert_allclose(summed, total, atol=1e-13)
+        expected = local.describe(problem).devices
+        np.testing.assert_allclose(plan.devices.L, expected.L, rtol=1e-12)
+        np.testing.assert_allclose(plan.devices.weights, problem.weights)
+        assert plan.devices.L_pooled == pytest.approx(expected.L_pooled, rel=1e-12)
+        assert trace.devices.L_pooled == pytest.approx(problem.weights @ trace.devices.L)
+        assert names == problem.names
+
+
+def test_a_rank_of_many_features_finds_the_pooled_constant_without_a_matrix(monkeypatch):
+    from ownstep.smoothness import spectrum
+
+    problem = make_least_squares(devices=6, features=9)
+    monkeypatch.setattr(spectrum, "DENSE_LIMIT", 5)
+    (found, *_) = on_ranks(3, lambda ranks: shared(ranks, problem).describe().devices.L_pooled)
+    monkeypatch.undo()
+    assert found == pytest.approx(local.describe(problem).devices.L_pooled, rel=1e-9)
+
+
+def test_ranks_with_constants_of_their_own():
+    """The smallest mu of all ranks is every f_i's; weights are the share of all samples; equal names are numbered."""
+
+    def mine(ranks):
+        rng = np.random.default_rng(ranks.rank)
+        size, mu = ((9, 6), (5,), (14, 11))[ranks.rank], (0.3, 0.02, 0.1)[ranks.rank]
+        rows, labels = rng.standard_normal((sum(size), 3)), np.arange(sum(size)) % 2
+        owner = np.repeat(np.arange(len(size)), size)
+        seen = Shared(BinaryLogistic(rows, labels, partition.given(owner), mu=mu), ranks)
+        return seen, seen.describe().devices
+
+    for seen, devices in on_ranks(3, mine):
+        assert seen.strong_convexity == 0.02
+        np.testing.assert_allclose(seen.weights, np.array([9, 6, 5, 14, 11]) / 45)
+        assert seen.names == ("D1", "D2", "D3", "D4", "D5")
+        assert devices.mu.tolist() == [0.02] * 5
+
+
+def test_weights_that_only_some_ranks_know_are_asked_for():
+    problem = make_least_squares(devices=6)
+    with pytest.raises(InvalidInput, match="some rank's problem has weights of its own"):
+        on_ranks(3, lambda ranks: Shared(problem.keep(BLOCKS[ranks.rank]), ranks))
+
+
+@pytest.mark.parametrize("missing", [None, "rescale", "drop", "last"])
+def test_measured_answers_are_those_of_one_process(missing):
+    """Curvatures, both sums, and the mean loss where the devices were before, whoever is absent."""
+    problem, rng = make_least_squares(devices=6), np.random.default_rng(1)
+    asks = [Ask(x, c, also=d, curvature=True) for x, c, d in zip(*rng.standard_normal((3, 8, 6)), strict=True)]
+    asks = [Ask(a.x[: problem.dim], a.mix, also=a.also, curvature=True) for a in asks]
+    present = [np.ones(6, bool)] * 8 if missing is None else [rng.random(6) < 0.6 for _ in asks]
+    present[-2:] = [np.array([True, False, True, True, False, True])] * 2  # twice the same: a mean loss is known
+
+    def answers(ranks):
+        answering = SharedAnswering(shared(ranks, problem), missing)
+        return [answering(ask, who) for ask, who in zip(asks, present, strict=True)]
+
+    alone = Answering(problem, missing)
+    expected = [alone(ask, who) for ask, who in zip(asks, present, strict=True)]
+    for seen in on_ranks(3, answers):
+        for mine, theirs in zip(seen, expected, strict=True):
+            np.testing.assert_allclose(mine.answer.sum, theirs.answer.sum, atol=1e-12)
+            np.testing.assert_allclose(mine.answer.also, theirs.answer.also, atol=1e-12)
+            np.testing.assert_allclose(mine.answer.curvature, theirs.answer.curvature, rtol=1e-12)
+            np.testing.assert_allclose(mine.answer.value, theirs.answer.value, rtol=1e-13)
+            np.testing.assert_allclose(mine.answer.previous, theirs.answer.previous, rtol=1e-13)
+            np.testing.assert_allclose(mine.gradient_norm, theirs.gradient_norm, rtol=1e-13)
+            np.testing.assert_allclose(mine.losses, theirs.losses, rtol=1e-13)
+            assert (mine.up == theirs.up).all()
+    assert np.isfinite(expected[-1].answer.previous)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_makes_the_iterates_of_one_process(name):
+    problem, method = make_least_squares(devices=6), METHODS[name]()
+    expected = local.run(method, problem, 12)
+    try:
+        found = on_ranks(3, lambda ranks: cluster.run(method, shared(ranks, problem), 12))
+    except InvalidInput as error:
+        if "needs" not in str(error):
+            raise
+        pytest.skip(str(error))
+    for seen in found:
+        np.testing.assert_allclose(seen.x, expected.x, atol=1e-11)
+        np.testing.assert_allclose(seen.value, expected.value, rtol=1e-11)
+        assert (seen.phase == expected.phase).all()
+
+
+@pytest.mark.parametrize("method", [OwnStep(At(4)), EXTRA(), GradientTracking(order="atc"), Scaffold(), Nesterov()])
+def test_a_run_goes_on_from_what_another_number_of_ranks_wrote(method, tmp_path):
+    problem, path = make_least_squares(devices=6), tmp_path / "run.npz"
+    rule = None if getattr(method, "needs_everyone", False) else Bernoulli(0.7, "drop", seed=2)
+    local.run(method, problem, 5, participation=rule, checkpoint=path)
+    on_ranks(3, lambda ranks: cluster.run(method, shared(ranks, problem), 9, participation=rule, checkpoint=path))
+    resumed = local.run(method, problem, 14, participation=rule, checkpoint=path)
+    whole = local.run(method, problem, 14, participation=rule)
+    np.testing.assert_allclose(resumed.x, whole.x, atol=1e-12)
+    np.testing.assert_allclose(resumed.value, whole.value, rtol=1e-12)
+    np.testing.assert_array_equal(resumed.phase, whole.phase)
+
+
+def test_bytes_are_the_sums_and_the_rows_that_cross():
+    problem = make_least_squares(devices=6)
+    vector = 8 * problem.dim
+    (own, *_) = on_ranks(3, lambda ranks: cluster.run(OwnStep(), shared(ranks, problem), 4, measure_gradient=True))
+    assert own.columns["bytes_up"].tolist() == [3 * (vector + 8 * 6 + 16)] * 4 + [0]
+    # a ring 0-1-2 | 3 | 4-5: of ten directed links between ranks, all carry a row of their own
+    (ring, *_) = on_ranks(3, lambda ranks: cluster.run(EXTRA(), shared(ranks, problem), 4))
+    crossings = {(i, BLOCK_OF[j]) for i in range(6) for j in ((i - 1) % 6, (i + 1) % 6) if BLOCK_OF[i] != BLOCK_OF[j]}
+    assert ring.columns["bytes_up"].tolist() == [len(crossings) * vector] * 4 + [0]
+
+
+BLOCK_OF = {i: rank for rank, block in enumerate(BLOCKS) for i in block}
+
+
+def test_between_measurements_nothing_is_recorded_and_no_target_is_seen():
+    problem = make_least_squares(devices=6)
+    dense = local.run(EXTRA(), problem, 11)
+    goal = (dense.value[5] + dense.value[6]) / 2  # first reached in round 6, first seen in round 8
+    (seen, *_) = on_ranks(
+        3, lambda ranks: cluster.run(EXTRA(), shared(ranks, problem), 11, target=goal, measure_every=4)
+    )
+    assert seen.rounds == 8
+    assert np.isfinite(seen.value).tolist() == [k % 4 == 0 for k in range(9)]
+
+
+def test_small_numbers_travel_with_a_float32_vector_to_48_bits():
+    numbers = np.array([np.pi * 1e5, -1 / 3e4, 7.0])
+
+    def add(ranks):
+        mine = np.where(np.arange(3) == ranks.rank, numbers, 0)
+        return ranks.add(np.full(2, 1.5 + ranks.rank, np.float32), mine)
+
+    for total, small in on_ranks(3, add):
+        assert total.dtype == np.float32
+        np.testing.assert_array_equal(total, [7.5, 7.5])
+        np.testing.assert_allclose(small, numbers, rtol=2**-46)
+
+
+def test_one_rank_that_wants_to_stop_stops_all_after_the_same_round():
+    problem = make_least_squares(devices=6)
+
+    def stop(ranks):
+        def watch(k, x):
+            ranks._stop_wanted = ranks.rank == 1 and k >= 3
+
+        return cluster.run(OwnStep(), shared(ranks, problem), 50, observe=watch)
+
+    runs = on_ranks(3, stop)
+    assert {r.rounds for r in runs} == {5}  # asked for after round 3 was evaluated, heard in the next
+    assert runs[0].stopped == "interrupted after 5 rounds"
+    assert len(runs[0].value) == 6
+    np.testing.assert_allclose(runs[0].x, local.run(OwnStep(), problem, 5).x, atol=1e-13)
+
+
+def test_who_differs_is_named():
+    problem = make_least_squares(devices=6)
+    for wrong, why in (
+        (
+            lambda r: cluster.run(OwnStep(), shared(r, problem), 5, x0=np.full(4, float(r.rank == 2))),
+            "rank 2 .* in its data",
+        ),
+        (lambda r: cluster.run(OwnStep(), shared(r, problem), 5 + (r.rank == 1)), "rank 1 .* in its arguments"),
+    ):
+        with pytest.raises(InvalidInput, match=why):
+            on_ranks(3, wrong)
+    with pytest.raises(OwnstepError, match=r"do not agree on the weather: rank 1 \(a thread\), rank 2"):
+        on_ranks(3, lambda ranks: ranks.agree("the weather", bytes([ranks.rank > 0])))
+    with pytest.raises(OwnstepError, match="the number of features"):
+        on_ranks(2, lambda ranks: Shared(make_logistic(2, features=3 + ranks.rank), ranks))
+
+
+def test_a_softmax_model_is_shared_too():
+    rng = np.random.default_rng(3)
+    rows, labels = rng.standard_normal((40, 3)), rng.integers(0, 3, 40)
+    problem = MultinomialLogistic(rows, labels, partition.given(np.sort(rng.integers(0, 6, 40))), mu=0.2)
+    (seen, *_) = on_ranks(3, lambda ranks: cluster.run(OwnStep(), shared(ranks, problem), 600))
+    np.testing.assert_allclose(seen.x, optimum(problem).x, atol=1e-6)

@@ -1,0 +1,247 @@
+"""Own curvature: sketches against eigenvalues, the metric against the matrix it stands for, and what may go wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ownstep import partition
+from ownstep.engines import Bernoulli, run
+from ownstep.engines.local.answering import Answering
+from ownstep.methods import LBFGS, Ask, OwnCurvature, Sketch, SketchWork
+from ownstep.methods.own import bank as banks
+from ownstep.methods.own.bank import Bank
+from ownstep.methods.own.metric import Metric, compressed
+from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, optimum
+from ownstep.smoothness.sketch import checked, nystrom, own_sketch, shared_matrix
+from ownstep.support.errors import InvalidInput
+
+from ..conftest import make_logistic
+
+
+def decaying(seed=0, n=200, d=60, devices=3, mu=1e-3, sparse=False, intercept=False, classes=2):
+    """Unequal devices whose spectra decay, each along directions of its own."""
+    rng = np.random.default_rng(seed)
+    owner = np.sort(rng.choice(devices, n, p=np.arange(1, devices + 1) / (devices * (devices + 1) / 2)))
+    owner[:devices] = np.arange(devices)
+    owner.sort()
+    turns = [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(devices)]
+    rows = np.stack([turns[i] @ (3 * 0.8 ** np.arange(d) * rng.standard_normal(d)) for i in owner])
+    scores = rows @ rng.standard_normal((d, classes)) + rng.standard_normal((n, classes))
+    model = BinaryLogistic if classes == 2 else MultinomialLogistic
+    rows = sp.csr_array(rows * (rng.random(rows.shape) < 0.5)) if sparse else rows
+    return model(rows, scores.argmax(1), partition.given(owner), mu=mu, intercept=intercept)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [decaying(), decaying(1, sparse=True, intercept=True), decaying(2, d=25, classes=3)],
+    ids=["dense", "sparse, intercept", "three classes"],
+)
+def test_a_sketch_is_the_leading_eigenpairs(problem):
+    x = 0.1 * np.random.default_rng(0).standard_normal(problem.dim)
+    for i in range(3):
+        H = problem.data_hessian(x, i)
+        whole = H @ np.eye(problem.dim)
+        values = np.linalg.eigvalsh(whole)[::-1]
+        vectors, found = own_sketch(H, 8, 0)
+        np.testing.assert_allclose(vectors @ vectors.T, np.eye(8), atol=1e-8)
+        np.testing.assert_allclose(found[:4], values[:4], rtol=0.02)
+        assert (found <= values[:8] * (1 + 1e-9)).all()
+        for _ in range(3):  # warm starts come closer
+            vectors, found = own_sketch(H, 8, 0, vectors)
+        np.testing.assert_allclose(found[:6], values[:6], rtol=0.005)
+        assert np.trace(whole) == pytest.approx(H.trace)
+
+
+def test_a_sketch_of_every_direction_is_exact():
+    problem = decaying(d=10, n=90)
+    H = problem.data_hessian(problem.x0(), 2)
+    vectors, values = own_sketch(H, 10, 0)
+    np.testing.assert_allclose(vectors.T @ np.diag(values) @ vectors, H @ np.eye(10), atol=1e-10)
+
+
+def test_nystrom_of_a_singular_matrix():
+    rng = np.random.default_rng(0)
+    low = rng.standard_normal((30, 3))
+    K = low @ low.T
+    omega = shared_matrix(1, 30, 8, low[:, 0])
+    vectors, values = nystrom(omega, K @ omega)
+    np.testing.assert_allclose((vectors.T * values) @ vectors, K, atol=1e-5)
+
+
+def random_metric(rng, d, m, free):
+    rows = rng.standard_normal((m, d))
+    M = rows.T @ rows + np.diag(np.r_[np.full(d - free, 0.7), np.full(free, 0.2)])
+    return Metric(rows, 0.7, 0.2, free), M
+
+
+@pytest.mark.parametrize(("m", "free"), [(0, 0), (3, 0), (3, 2), (9, 0), (20, 1)])
+def test_the_metric_is_the_matrix_it_stands_for(m, free):
+    rng = np.random.default_rng(m)
+    metric, M = random_metric(rng, 9, m, free)
+    v = rng.standard_normal(9)
+    np.testing.assert_allclose(metric.product(v), M @ v, rtol=1e-10)
+    np.testing.assert_allclose(metric.inverse(v), np.linalg.solve(M, v), rtol=1e-9)
+
+
+def test_a_bank_adds_up_to_the_metric_of_the_formula():
+    rng = np.random.default_rng(3)
+    weights, d, sketches, M = [0.5, 0.2, 0.3], 7, [], 0.04 * np.diag([1] * 6 + [0])
+    for w, k in zip(weights, (2, 3, 1), strict=True):
+        U = np.linalg.qr(rng.standard_normal((d, k)))[0]
+        values = np.sort(rng.uniform(1, 2, k))[::-1]
+        sketches.append(Sketch(U.T, values, values.sum() + 0.5, 0.04, 1))
+        rho = 0.5 / (d - k)
+        M = M + w * (U @ np.diag(values - rho) @ U.T + rho * np.eye(d))
+    bank = Bank.empty(np.zeros(d), weights).renewed(sketches)
+    np.testing.assert_allclose(bank.metric.product(np.eye(d)), M, atol=1e-12)
+    again = Bank.empty(np.zeros(d), weights).renewed([sketches[1], sketches[1], None])
+    assert again.known
+    again = again.renewed([sketches[0], None, None]).renewed([None, None, sketches[2]])  # the absent keep their last
+    np.testing.assert_allclose(again.metric.product(np.eye(d)), M, atol=1e-12)
+    few = Bank.empty(np.zeros(d), weights).renewed([sketches[0], None, None])  # who never came counts as the others
+    alone = Bank.empty(np.zeros(d), [1.0]).renewed([sketches[0]])
+    np.testing.assert_allclose(few.metric.product(np.eye(d)), alone.metric.product(np.eye(d)), atol=1e-12)
+
+
+def test_beyond_the_limit_a_bank_is_compressed(monkeypatch):
+    """The leading part stays, the trace too; who renews their sketch takes their share out."""
+    problem = decaying(devices=6, n=600, d=20)
+    everyone = np.ones(6, bool)
+    ask = Ask(problem.x0(), problem.weights, sketch=SketchWork(8))
+    sketches = Answering(problem, None)(ask, everyone).answer.sketches
+    exact = Bank.empty(problem.x0(), problem.weights).renewed(sketches).metric.product(np.eye(20))
+    monkeypatch.setattr(banks, "MOST_NUMBERS", 2 * 20 * 15)
+    small = Bank.empty(problem.x0(), problem.weights).renewed(sketches)
+    assert small.vectors.shape == (15, 20)
+    near = small.metric.product(np.eye(20))
+    assert np.trace(near) == pytest.approx(np.trace(exact))
+    assert np.linalg.norm(near - exact) < 0.1 * np.linalg.norm(exact)
+    again = small.renewed([sketches[0], *[None] * 5])
+    assert np.trace(again.metric.product(np.eye(20))) == pytest.approx(np.trace(exact), rel=0.2)
+    rows, lost = compressed(np.diag([3.0, 2.0, 1.0, 0.5]), 2)
+    np.testing.assert_allclose(rows.T @ rows, np.diag([9, 4, 0, 0]), atol=1e-12)
+    assert lost == pytest.approx(1.25)
+
+
+def gap_and_exchanges(method, problem, best, rounds=500, **more):
+    goal = best + 1e-6 * (problem.value(problem.x0()) - best)
+    history = run(method, problem, rounds, target=goal, **more)
+    assert history.value[-1] <= goal
+    return history.rounds
+
+
+def test_devices_that_differ_need_fewer_exchanges_than_one():
+    """Eight devices with their own leading directions, rank 5: the best pooled baseline and one device need more."""
+    split = decaying(4, n=800, d=80, devices=8, mu=1e-5)
+    pooled = split.reweighted(split.weights)
+    best = optimum(pooled).value
+    rows, labels = (np.concatenate(part) for part in zip(*(split.samples(i) for i in range(8)), strict=True))
+    one = BinaryLogistic(rows, labels, mu=1e-5)
+    assert one.value(one.x0() + 0.1) == pytest.approx(split.value(split.x0() + 0.1))
+    theirs = gap_and_exchanges(LBFGS(), one, best)
+    alone, ours = (gap_and_exchanges(OwnCurvature(5), p, best) for p in (one, split))
+    sums = gap_and_exchanges(OwnCurvature(5, sketch="sum"), split, best)
+    assert ours < 0.7 * theirs
+    assert ours < alone <= theirs
+    assert sums < theirs
+
+
+def test_sketches_stay_within_their_budget():
+    """At most 1 + log(1 + T/4) / log 1.5 of them in T exchanges; bytes show when one was sent."""
+    problem = decaying(5, n=400, d=40, mu=1e-6)
+    history = run(OwnCurvature(3), problem, 60)
+    sent = np.flatnonzero(history.columns["bytes_up"] > 3 * 40 * 8 * 2)
+    assert sent[0] == 0
+    assert 2 <= len(sent) <= 1 + np.log(1 + 60 / 4) / np.log(1.5)
+    for before, after in itertools.pairwise(sent):
+        assert after >= 1.5 * (before + 1) + 2 if before else after >= 2
+    extra = history.columns["bytes_up"][0] - history.columns["bytes_up"][1]
+    assert extra == 3 * (3 * 40 * 8 + 8 * (3 + 3))
+    assert history.settings["sketch_ranks"] == [3, 3]
+
+
+def test_absent_devices_and_rounds_without_anybody():
+    problem = decaying(6, n=300, d=30, mu=1e-2)
+    best, start = optimum(problem).value, problem.value(problem.x0())
+    for missing in ("rescale", "drop", "last"):
+        for sketch in ("own", "sum"):
+            history = run(OwnCurvature(4, sketch=sketch), problem, 80, participation=Bernoulli(0.6, missing, seed=1))
+            assert np.median(history.value[-20:]) - best < 0.2 * (start - best)
+
+    class First:
+        missing = "rescale"
+
+        def present(self, k, devices):
+            return np.full(devices, k not in (0, 3, 4))
+
+    late = run(OwnCurvature(4), problem, 43, participation=First())
+    whole = run(OwnCurvature(4), problem, 40)
+    np.testing.assert_allclose(late.x, whole.x, atol=1e-9)
+
+
+def test_without_penalty_and_with_a_free_intercept_nothing_breaks():
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((60, 3))
+    labels = np.where(rows[:, 0] > 0, 1, -1)
+    for intercept in (False, True):
+        for rank in (None, 0, 2):
+            problem = BinaryLogistic(rows, labels, partition.by_norm(rows, 3), mu=0.0, intercept=intercept)
+            history = run(OwnCurvature(rank), problem, 40)
+            assert np.isfinite(history.value).all()
+            assert history.value[-1] < 1e-3
+    flat = LeastSquares(np.zeros((8, 2)), np.arange(8.0), mu=0.0)
+    assert run(OwnCurvature(), flat, 5).value[-1] == flat.value(np.zeros(2))
+
+
+def test_a_rank_that_would_show_the_rows_is_refused_unless_named():
+    problem = decaying(7, n=40, d=60)
+    with pytest.raises(
+        InvalidInput, match=r"rank 20 would show the span of the \d+ rows of device 'D1'.*revealing=True"
+    ):
+        run(OwnCurvature(20), problem, 3)
+    assert run(OwnCurvature(20, revealing=True), problem, 3).settings["sketch_ranks"][1] <= 20
+    default = run(OwnCurvature(), problem, 3).settings["sketch_ranks"]
+    assert default[0] == min(10, problem.counts.min() // 2)
+    tall = run(OwnCurvature(50, revealing=True), make_logistic(features=4), 3)
+    assert tall.settings["sketch_ranks"] == [4, 4]
+
+
+def test_what_is_not_a_sketch_is_refused_by_name():
+    good = Sketch(np.eye(2, 5), np.array([2.0, 1.0]), 4.0)
+    assert checked(good, 5, 2, "here") is good
+    bad = {
+        "at most 1 vectors": (good, 1),
+        "not finite": (dataclasses.replace(good, vectors=np.full((2, 5), np.nan)), 2),
+        "not orthonormal": (dataclasses.replace(good, vectors=2 * np.eye(2, 5)), 2),
+        "values are negative": (dataclasses.replace(good, values=np.array([1.0, -1.0])), 2),
+        "got \\(2, 6\\)": (dataclasses.replace(good, vectors=np.eye(2, 6)), 2),
+    }
+    for words, (sketch, rank) in bad.items():
+        with pytest.raises(InvalidInput, match=f"hospital 3.*{words}"):
+            checked(sketch, 5, rank, "hospital 3")
+
+
+def test_a_problem_without_products_names_a_method_that_needs_none():
+    problem = make_logistic()
+
+    class Bare:
+        weights, dim, names, work, strong_convexity = problem.weights, 4, problem.names, 1.0, 0.0
+        x0, mix, value, gradients = problem.x0, problem.mix, problem.value, problem.gradients
+
+    with pytest.raises(InvalidInput, match=r"Bare has no Hessian products.*LBFGS\(\)"):
+        run(OwnCurvature(), Bare(), 3)
+
+
+def test_a_thousand_devices():
+    rng = np.random.default_rng(8)
+    rows = rng.standard_normal((6000, 12)) * np.geomspace(1, 0.05, 12)
+    labels = np.where(rows @ rng.standard_normal(12) + 0.3 * rng.standard_normal(6000) > 0, 1, -1)
+    problem = BinaryLogistic(rows, labels, partition.make("iid", rows, labels, 1000, 0), mu=1e-4)
+    best = optimum(problem).value
+    assert gap_and_exchanges(OwnCurvature(), problem, best) <= gap_and_exchanges(LBFGS(), problem, best)

@@ -1,0 +1,151 @@
+"""Worst cases do not depend on units, and what cannot be analysed says so before anything is solved."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ownstep import pep
+from ownstep.cli import main
+from ownstep.methods import GD, At, DecentralisedGD, Nesterov, Never, OwnStep
+from ownstep.methods.base import Ask
+from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.units import Setting, canonical
+from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
+
+LENGTHS, CURVATURES = (1e-12, 3e-5, 1.0, 7e6, 1e12), (1e12, 1e-12, 1.0, 2e-7, 5e11)
+
+
+@pytest.mark.parametrize(
+    "method", [OwnStep(Never()), OwnStep(At(2)), Nesterov("mean"), DecentralisedGD()], ids=lambda m: repr(m)[:20]
+)
+@pytest.mark.parametrize("metric", ["value", "distance", "gradient"])
+def test_units_carry_through(method: Any, metric: str) -> None:
+    """L = a L', R = b R': the worst case is a b^2, b^2 or a^2 b^2 times as large."""
+    weights, L, mu = np.array([0.3, 0.7]), np.array([1.0, 1.5]), np.array([0.1, 0.2])
+    base = pep.worst_case(method, Devices(weights, L, mu), 3, 1.0, 0.5, metric)
+    assert base.gap <= 1e-5
+    for a, b in zip(CURVATURES, LENGTHS, strict=True):
+        moved = pep.worst_case(method, Devices(weights, a * L, a * mu), 3, b, b / 2, metric)
+        unit = {"value": a * b**2, "distance": b**2, "gradient": a**2 * b**2}[metric]
+        assert moved.upper / unit == pytest.approx(base.upper, rel=2e-6)
+        assert moved.lower / unit == pytest.approx(base.lower, rel=2e-6)
+
+
+@pytest.mark.parametrize("scale", ["1e11,1.5e11 --mu 1e10", "1e-11,1.5e-11 --mu 1e-12", "1e-12,1.5e-12 --mu 1e-13"])
+def test_steps_of_any_length_are_told_apart(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An absolute tolerance took all steps below 1e-11 for equal, and printed 0.4985302 and 0.7140903."""
+    with pytest.raises(SystemExit):
+        main(["pep", "--L", *scale.split(), "--rounds", "4", "--rstar", "1", "--metric", "distance", "--json"])
+    assert json.loads(capsys.readouterr().out)["upper"] == pytest.approx(0.7693982, rel=1e-6)
+
+
+def test_canonical_units_round_nothing() -> None:
+    """A power of two there and back; mixes near one, and the same products of mix and coefficient."""
+    devices = Devices(np.array([0.25, 0.75]), np.array([3e7, 1e9]), np.array([0.0, 2e5]))
+    path = trace(OwnStep(At(1)), devices, 3)
+    setting, units = canonical(Setting(path, devices, 3e-4, 1e-5, "gradient"))
+    assert units.metric("gradient") == units.curvature**2 * units.length**2
+    np.testing.assert_array_equal(setting.devices.L * units.curvature, devices.L)
+    np.testing.assert_array_equal(setting.devices.mu * units.curvature, devices.mu)
+    assert setting.r0 * units.length == 3e-4
+    assert 0.5 <= setting.r0 <= 2
+    assert 0.5 <= setting.devices.L.max() <= 2
+    for k, (old, new) in enumerate(zip(path.mixes, setting.path.mixes, strict=True)):
+        assert 0.5 <= np.abs(new).max() <= 2
+        moved = setting.path.points[-1][0, k + 1] * new
+        np.testing.assert_array_equal(moved, path.points[-1][0, k + 1] * old * units.curvature)
+
+
+def test_devices_keep_steps_that_differ_by_much() -> None:
+    """Own steps of 1 and 1e-11 are not those of equal devices, which would be pooled."""
+    apart = pep.worst_case(OwnStep(Never()), Devices.uniform([1.0, 1e11]), 2)
+    pooled = pep.worst_case(GD(), Devices.uniform([1.0, 1e11]), 2)
+    assert apart.upper != pytest.approx(pooled.upper, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("devices", "r0", "rstar", "message"),
+    [
+        (Devices.uniform([1.0, 1e50]), 1.0, 0.0, "factor of 1e\\+12 apart"),
+        (Devices.uniform([1.0, 2.0]), 1.0, 1e-30, "r0 and rstar"),
+        (Devices.uniform([1e200, 2e200]), 1e99, 0.0, "leave the range of doubles"),
+    ],
+)
+def test_what_doubles_do_not_hold_is_refused(devices: Devices, r0: float, rstar: float, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        pep.worst_case(OwnStep(Never()), devices, 2, r0, rstar)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """x <- shrink x - steps[k] grad f(x), and no more rounds than steps; ``twice`` asks for the sum in two parts."""
+
+    steps: tuple[float, ...]
+    shrink: float = 1.0
+    twice: bool = False
+
+    @dataclass(frozen=True, eq=False)
+    class State:
+        x: Any
+        devices: Devices
+        k: int = 0
+
+    def start(self, x0, devices):
+        return self.State(x0, devices)
+
+    def ask(self, state):
+        mix = self.steps[state.k] * state.devices.weights
+        return Ask(state.x, mix / 4, also=mix * 3 / 4) if self.twice else Ask(state.x, mix)
+
+    def tell(self, state, answer):
+        total = answer.sum + answer.also if self.twice else answer.sum
+        return replace(state, x=self.shrink * state.x - total, k=state.k + 1)
+
+    def point(self, state):
+        return state.x
+
+    def progress(self, state):
+        raise NotImplementedError
+
+
+DEVICES = Devices.uniform([0.5, 1.5], 0.1)
+
+
+def test_methods_that_know_the_origin_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"round 1 holds x\^0 0.9 times.*where the origin is"):
+        pep.worst_case(Steps((0.5, 0.5), shrink=0.9), DEVICES, 2)
+
+
+def test_a_method_may_end_with_its_rounds() -> None:
+    """Tracing looks ahead; where the method has no more steps it must not stumble."""
+    ended = pep.worst_case(Steps((0.5, 1.0)), DEVICES, 2)
+    assert ended.upper == pytest.approx(pep.worst_case(Steps((0.5, 1.0) * 9), DEVICES, 2).upper, rel=1e-9)
+    with pytest.raises(InvalidInput, match="fails in round 3: IndexError"):
+        pep.worst_case(Steps((0.5, 1.0)), DEVICES, 3)
+
+
+def test_a_second_sum_is_linear() -> None:
+    bound = pep.worst_case(Steps((0.5, 1.0), twice=True), DEVICES, 2, 1.0, 0.3)
+    assert bound.upper == pytest.approx(pep.worst_case(Steps((0.5, 1.0)), DEVICES, 2, 1.0, 0.3).upper, rel=1e-5)
+    assert bound.instance().error == pytest.approx(bound.lower, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("method", "rounds", "message"),
+    [
+        (Steps((math.nan, 1.0)), 2, "finite"),
+        (Steps((math.inf, 1.0)), 2, "finite"),
+        (GD(), math.nan, "rounds"),
+        (GD(), math.inf, "rounds"),
+    ],
+)
+def test_what_is_no_number_is_refused(method: Any, rounds: float, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        pep.worst_case(method, DEVICES, rounds)  # type: ignore[arg-type]
