@@ -19,7 +19,7 @@ from ownstep.problems import LeastSquares, optimum
 
 from ..contract.world import make_world
 
-FAR = 1e-3
+FAR = 1e-4
 """By how much a mistake has to change the last iterate to be called one."""
 
 

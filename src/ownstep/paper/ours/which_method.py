@@ -157,6 +157,23 @@ def read(results: str | Path) -> list[dict[str, Any]]:
         return []
 
 
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The decision table for a page; losing cases included."""
+    lines = [
+        "| case | predicted gain | take this, without a search | and after one | Algorithm 1: without, with "
+        "| slowest tuned | tuned and never there |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        plain = ", ".join(f"{m} {k:g}" for m, k in row["without"]) or "nothing gets there"
+        tuned = ", ".join(f"{m} {k:g} (search: {row['search'][m]:,})" for m, k in row["with"]) or "nothing gets there"
+        ours = ", ".join("never" if row[key] is None else f"{row[key]:g}" for key in ("ours_without", "ours_with"))
+        slow = "-" if row["slowest_with"] is None else "{} {:g}".format(*row["slowest_with"])
+        never = ", ".join(row["never_with"]) or "none"
+        lines.append(f"| {row['case']} | {row['gain']:.2f} | {plain} | {tuned} | {ours} | {slow} | {never} |")
+    return "\n".join(lines)
+
+
 def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     """Computed: against how many tuned rivals, in which cases, is Algorithm 1 faster beyond the noise floor?"""
     words: dict[str, int] = {}
