@@ -13,13 +13,17 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Flower reports its use unless told not to.
 export FLWR_TELEMETRY_ENABLED ?= 0
 
-.PHONY: demo test lint install benchmarks docs clean
+.PHONY: demo test test-fast lint install benchmarks docs clean
 
 demo: $(CORE)
 	$(BIN)/ownstep demo
 
 test: lint
 	$(BIN)/pytest -n auto --dist loadgroup
+
+# What to run while writing: everything but the tests marked slow (tests/conftest.py lists them by file).
+test-fast: $(INSTALLED)
+	$(BIN)/pytest -n auto --dist loadgroup -m "not slow"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check src tests benchmarks
@@ -30,6 +34,7 @@ install: $(INSTALLED)
 
 benchmarks: $(INSTALLED)
 	for name in mix plateau pep tune network cluster federation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in cores scale; do echo "== $$name"; env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # The site goes to site/; open site/index.html, or `mkdocs serve` while writing.
 docs: $(INSTALLED)

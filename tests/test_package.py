@@ -45,24 +45,6 @@ def test_examples_in_docstrings(module):
     assert doctest.testmod(module).failed == 0
 
 
-def code_blocks(path: Path) -> list[str]:
-    """A page's python blocks, but for those after a comment ``<!-- not run: why -->``."""
-    text = re.sub(r"^<!-- not run: .+ -->\n+```python\n.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if code_blocks(p)]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_code_in_the_documentation_runs(page, tmp_path, monkeypatch):
-    """The blocks of a page run one after the other, as a reader would paste them."""
-    monkeypatch.chdir(tmp_path)
-    scope: dict[str, object] = {"__name__": "__main__"}
-    for block in code_blocks(page):
-        exec(compile(block, str(page), "exec"), scope)
-
-
 def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
     pytest.importorskip("mkdocs", reason="the site needs the extra [docs]")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]

@@ -18,6 +18,7 @@ import os
 import platform
 import queue
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -125,8 +126,9 @@ def equivalent(mutant: Mutant) -> str | None:
     return None
 
 
-def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]]:
-    """One row per mutant: noticed or not, by which test, in how many seconds."""
+def try_all(chosen: list[Mutant], jobs: int, quiet: bool, minutes: float = 1e9) -> list[dict[str, Any]]:
+    """One row per mutant: noticed or not, by which test, in how many seconds; empty for those not tried in time."""
+    until = time.monotonic() + 60 * minutes
     files = subprocess.check_output(["git", "archive", COMMIT], cwd=ROOT)
     work: queue.Queue[tuple[int, Mutant]] = queue.Queue()
     rows: list[dict[str, Any]] = [{} for _ in chosen]
@@ -139,7 +141,7 @@ def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]
         """Seconds that a test may take: it is run without a mistake first, and has to pass."""
         with lock:
             if name not in clean:
-                good, why, seconds = copy.tests(name.split(), 600)
+                good, why, seconds = copy.tests(shlex.split(name), 600)
                 if not good:
                     os.write(2, f"red without any mistake: {why}\n".encode())
                     os._exit(1)
@@ -154,12 +156,14 @@ def try_all(chosen: list[Mutant], jobs: int, quiet: bool) -> list[dict[str, Any]
                     at, mutant = work.get_nowait()
                 except queue.Empty:
                     return
+                if time.monotonic() > until:
+                    return
                 names, source = relevant(mutant.module), source_of(mutant.module)
                 limits = [limit(copy, name) for name in names]
                 copy.write(mutant.module, mutant.apply(source))
                 took = 0.0
                 for name, most in zip(names, limits, strict=True):
-                    passed, why, seconds = copy.tests(name.split(), most)
+                    passed, why, seconds = copy.tests(shlex.split(name), most)
                     took += seconds
                     if not passed:
                         break
@@ -223,6 +227,8 @@ def main() -> None:
     )
     parser.add_argument("--mistakes", action="store_true", help="only those written down by hand, nothing written")
     parser.add_argument("--lines", default="", help="with --only: FIRST-LAST")
+    parser.add_argument("--again", action="store_true", help="the survivors of the record once more")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no mutant after so long")
     parser.add_argument("--quiet", action="store_true", help="print survivors alone")
     options = parser.parse_args()
     began = time.time()
@@ -242,24 +248,63 @@ def main() -> None:
         print(score(rows))
         return
     pool = [m for ms in everything.values() for m in ms]
+    if options.again:
+        again(pool, options)
+        return
     sample = random.Random(options.seed).sample(pool, options.sample)
     whole = [m for name in CONFIG["whole"] for m in everything[name]]
     hand = by_hand()
-    rows = try_all([*sample, *whole, *hand], options.jobs, options.quiet)
-    drawn, every, known = rows[: len(sample)], rows[len(sample) : -len(hand) or None], rows[len(rows) - len(hand) :]
-    found = score(drawn)
+    rows = try_all([*hand, *sample, *whole], options.jobs, options.quiet, options.minutes)
+    parts = {"hand": rows[: len(hand)], "sample": rows[len(hand) : len(hand) + len(sample)],
+             "whole": rows[len(hand) + len(sample) :]}  # fmt: skip
+    tried = {name: [row for row in part if row] for name, part in parts.items()}
+    write(
+        {
+            "commit": COMMIT, "seed": options.seed, "jobs": options.jobs,
+            "minutes": round((time.time() - began) / 60, 1), "python": platform.python_version(),
+            "machine": platform.machine(), "drawn": len(sample), "possible": len(pool),
+        },
+        tried,
+    )  # fmt: skip
 
-    record = {
-        "commit": COMMIT, "seed": options.seed, "jobs": options.jobs, "minutes": round((time.time() - began) / 60, 1),
-        "python": platform.python_version(), "machine": platform.machine(), "possible": len(pool),
-        "sample": found, "by room": {k: v for k, v in rooms(drawn).items() if v["mutants"]},
-        "whole": {name: score([r for r in every if r["module"] == name]) for name in CONFIG["whole"]},
-        "by hand": score(known),
-        "survivors": [r for r in rows if not r["killed"]],
-    }  # fmt: skip
+
+def write(about: dict[str, Any], tried: dict[str, list[dict[str, Any]]]) -> None:
+    """The record, and the badge."""
+    found = score(tried["sample"])
+    record = about | {
+        "sample": found,
+        "by room": {k: v for k, v in rooms(tried["sample"]).items() if v["mutants"]},
+        "whole": {name: score([r for r in tried["whole"] if r["module"] == name]) for name in CONFIG["whole"]},
+        "by hand": score(tried["hand"]),
+        "survivors": [r | {"of": name} for name, part in tried.items() for r in part if not r["killed"]],
+        "noticed": [r | {"of": name} for name, part in tried.items() for r in part if r["killed"]],
+    }
     (ROOT / "results" / "mutation.json").write_text(json.dumps(record, indent=1) + "\n")
     (ROOT / "docs" / "mutation.svg").write_text(badge(found["share"], found["mutants"]))
-    print(json.dumps({k: v for k, v in record.items() if k != "survivors"}, indent=1))
+    print(json.dumps({k: v for k, v in record.items() if k not in ("survivors", "noticed")}, indent=1))
+
+
+def again(pool: list[Mutant], options: argparse.Namespace) -> None:
+    """Try the survivors of the record once more, after tests were mended; those whose line has changed stay.
+
+    The mistakes by hand and every mutant of the whole modules are tried afresh.
+    """
+    record = json.loads((ROOT / "results" / "mutation.json").read_text())
+    same = {(m.module, m.code, m.was, m.now): m for m in [*pool, *by_hand()]}
+    rows = [r for r in record.pop("survivors") if r["of"] == "sample"]
+    left = [r for r in rows if (r["module"], r["code"], r["was"], r["now"]) in same]
+    fresh = try_all([same[r["module"], r["code"], r["was"], r["now"]] for r in left], options.jobs, options.quiet)
+    for old, new in zip(left, fresh, strict=True):
+        old.update(new)
+    every = [*rows, *record.pop("noticed")]
+    tried = {
+        name: [{k: v for k, v in r.items() if k != "of"} for r in every if r["of"] == name] for name in ("sample",)
+    }
+    hand, whole = by_hand(), [m for m in pool if m.module in CONFIG["whole"]]
+    fresh = try_all([*hand, *whole], options.jobs, options.quiet)
+    tried |= {"hand": fresh[: len(hand)], "whole": fresh[len(hand) :]}
+    keep = ("commit", "seed", "jobs", "minutes", "python", "machine", "drawn", "possible")
+    write({k: record[k] for k in keep} | {"survivors tried again at": COMMIT}, tried)
 
 
 if __name__ == "__main__":
