@@ -163,7 +163,7 @@ class Answering:
             mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
         answer = Answer(
             ordered_sum(mix, rows), self._value(losses, present), rows if work.shift is not None else None,
-            self._seen(present), squares=float(mix @ self._squares(rows)) if work.norms else np.nan,
+            self._seen(present), squares=sum((mix * self._squares(rows)).tolist()) if work.norms else np.nan,
         )  # fmt: skip
         return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
 

@@ -125,16 +125,17 @@ def counts(row: Mapping[str, Any], level: float) -> list[int | None]:
 def table(result: Mapping[str, Any], level: float = LEVELS[-1]) -> list[dict[str, Any]]:
     """One row per case: what to take without a search, what with one, where Algorithm 1 stands, and who loses.
 
-    ``without`` and ``with`` are the methods that no other beats beyond the noise floor, fastest first, with their
-    rounds; ``never`` are those that do not get there.
+    ``with`` are the methods that no other beats beyond the noise floor, ``without`` the three fastest that need no
+    search (nothing in them is drawn but Scaffnew's coins), fastest first, with their rounds; ``never`` do not get there.
     """
     out = []
     for name, case in result["cases"].items():
         row: dict[str, Any] = {"case": name, "gain": case["gain"], "level": level, "rounds": case["rounds"]}
         for kind, title in (("as set", "without"), ("tuned", "with")):
-            runs = {r["method"]: counts(r, level) for r in case[kind]}
+            searched = kind == "tuned"
+            runs = {r["method"]: counts(r, level) for r in case[kind] if searched or not r["search_rounds"]}
             order = sorted((m for m in runs if np.isfinite(middle(runs[m]))), key=lambda m: middle(runs[m]))
-            first = [m for m in order if not _beaten(runs[order[0]], runs[m])]
+            first = [m for m in order if not _beaten(runs[order[0]], runs[m])] if searched else order[:3]
             row[title] = [[m, middle(runs[m])] for m in first]
             row[f"ours_{title}"] = middle(runs[OURS]) if OURS in order else None
             row[f"never_{title}"] = [m for m in runs if m not in order]
@@ -216,12 +217,12 @@ def figure(result: Mapping[str, Any]) -> Figure:
         for i, method in enumerate(order):
             known = [c for c in rows[method] if c is not None]
             colour = "#D55E00" if method == OURS else "#777777"
-            if known:
+            if np.isfinite(middle(rows[method])):
                 ax.plot([min(known), max(known)], [i, i], color=colour, lw=3, alpha=0.5)
                 ax.plot(float(np.median(known)), i, "o", color=colour)
             else:
                 ax.text(case["rounds"], i, "never", color=colour, va="center", ha="right", fontsize=8)
-        ax.set(yticks=range(len(order)), yticklabels=order, xscale="log", xlim=(1, 1.4 * case["rounds"]))
-        ax.invert_yaxis()
+        limits = {"xlim": (1, 1.4 * case["rounds"]), "ylim": (len(order) - 0.4, -0.6)}
+        ax.set(yticks=range(len(order)), yticklabels=order, xscale="log", **limits)
         plots.finish(ax, name, f"rounds to a gap of {LEVELS[-1]:g}, tuned", "", None)
     return drawn
