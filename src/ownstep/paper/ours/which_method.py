@@ -126,7 +126,7 @@ def table(result: Mapping[str, Any], level: float = LEVELS[-1]) -> list[dict[str
     """One row per case: what to take without a search, what with one, where Algorithm 1 stands, and who loses.
 
     ``with`` are the methods that no other beats beyond the noise floor, ``without`` the three fastest that need no
-    search (nothing in them is drawn but Scaffnew's coins), fastest first, with their rounds; ``never`` do not get there.
+    search (only Scaffnew's coins are drawn in them), fastest first, with their rounds; ``never`` do not get there.
     """
     out = []
     for name, case in result["cases"].items():
