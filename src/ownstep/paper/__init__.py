@@ -41,6 +41,7 @@ EXPERIMENTS = {
     "attribution": "ours.attribution",
     "beyond": "ours.beyond",
     "which": "ours.which_method",
+    "curvature": "ours.own_curvature",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 
