@@ -303,6 +303,35 @@ def test_the_rank_that_sent_a_bad_number_is_named_and_a_healthy_start_goes_on(tm
     close(healed, local.run(OwnStep(At(20)), worker.logistic(), 40))
 
 
+BUFFERS = """
+import numpy as np
+from ownstep.engines.cluster.ranks import KEPT, Ranks
+ranks, none, size = Ranks(30), np.zeros(0), 2 * KEPT
+first, second = (ranks.add(np.full(size, value), none)[0] for value in (1.0, 2.0))
+assert (first == 1).all() and (second == 2).all()
+held, place = first[3:9], second.ctypes.data
+del second
+third, numbers = ranks.add(np.full(size, 3.0), none)
+assert third.ctypes.data == place, "memory that nobody holds is used again"
+del first
+fourth = ranks.add(np.full(size, 4.0), none)[0]
+assert (held == 1).all() and (third == 3).all() and (fourth == 4).all(), "what somebody holds is left alone"
+"""
+
+
+def test_large_sums_take_no_new_memory_and_overwrite_nothing_that_is_held():
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "1", "RANK": "0"}
+    ended = subprocess.run(
+        [sys.executable, "-c", BUFFERS],
+        env=environment(**place),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_encryption_is_used_where_torch_has_it_and_never_silently_left_out(tmp_path):
     keys = throw_away_ca(tmp_path)
     prefix = "GLOO_DEVICE_TRANSPORT_TCP_TLS_"

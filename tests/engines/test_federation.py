@@ -290,11 +290,12 @@ def test_one_look_serves_all_sites(small_logistic):
         return proto
 
     def pull(ids):
-        answer = grid._runtime_client.PullMessages(type("Request", (), {"message_ids": ids}))
+        answer = grid._client.PullMessages(type("Request", (), {"message_ids": ids}))
         taken.extend(p.metadata.reply_to_message_id for p in answer.messages_list)
         return [waiting.pop(p.metadata.reply_to_message_id) for p in answer.messages_list]
 
-    grid._runtime_client, grid.pull_messages = Client(), pull
+    grid._client = Client()
+    grid._runtime_client, grid.pull_messages = grid._client, pull
     ours = fed.run(OwnStep(At(2)), grid, 4, ALL)
     assert_same_run(ours, run(OwnStep(At(2)), small_logistic, 4))
     assert looks == [3] * 6  # who are you; x^0 to x^4
@@ -322,6 +323,14 @@ def main_code(arguments):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     return ended.value.code
+
+
+def test_flowers_own_grid_keeps_its_client_where_one_look_for_all_needs_it():
+    """If Flower moves it, every reply is looked for on its own again, which is slow with many sites: notice it here."""
+    from flwr.superlink.grid.http_grid import HttpGrid
+
+    assert isinstance(HttpGrid._runtime_client, property)
+    assert {"_client", "_is_connected"} <= set(HttpGrid._runtime_client.fget.__code__.co_names)
 
 
 def test_two_coordinators_do_not_share_a_folder(small_logistic, tmp_path):
