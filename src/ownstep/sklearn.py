@@ -96,6 +96,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         return made
 
     def _split(self, X: Any, y: NDArray[Any], groups: Any) -> Partition | None:
+        seed = self._seed()
         if self.devices is not None:
             whole_number("devices", self.devices, 1)
         if groups is not None:
@@ -107,7 +108,7 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         by_label = self.partition == "by_label"
         most = len(np.unique(y)) if by_label else X.shape[0]
         wanted = (most if by_label else min(2, most)) if self.devices is None else min(self.devices, most)
-        return partitions.make(self.partition, X, y, wanted, self._seed())
+        return partitions.make(self.partition, X, y, wanted, seed)
 
     def _seed(self) -> int:
         """``random_state`` as a seed; None and a generator draw one, as everywhere in scikit-learn."""
