@@ -30,12 +30,16 @@ from ownstep.support.threads import thread_count
 
 
 def interleaved(repeats: int, *calls: Callable[[], object]) -> list[float]:
-    """Median seconds of each call, measured in turns so that noise hits all alike."""
+    """Median seconds of each call, measured in turns so that noise hits all alike.
+
+    A pause before each: the threads of OpenMP and OpenBLAS wait for more work in a busy loop, at the next call's cost.
+    """
     for call in calls:
         call()
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(repeats):
         for mine, call in zip(times, calls, strict=True):
+            time.sleep(0.1)
             began = time.perf_counter()
             call()
             mine.append(time.perf_counter() - began)

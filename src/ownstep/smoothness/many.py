@@ -32,6 +32,9 @@ LARGE = 2**17
 BATCH = 2**20
 """Stored numbers of small devices that are worked on together."""
 
+SHARED = 3
+"""Entries of sparse Gram matrices per stored number up to which they are formed: one product with them replaces two."""
+
 
 def devices_tops(problem: LinearModel, seed: int = 0) -> Array:
     """L_i of every device."""
@@ -125,6 +128,10 @@ def _sparse_batch(problem: LinearModel, devices: NDArray[np.intp], seed: int) ->
     B, Bt, columns, ends = _packed(rows, counts)
     if not problem.intercept:
         starts = np.concatenate([[0], np.cumsum(counts)])
+        shared = np.diff(Bt.indptr).astype(float)  # rows of a device that have a feature in common
+        if shared @ shared <= SHARED * rows.nnz:
+            G = B @ Bt
+            return largest_eigenvalues(lambda u: G @ u, starts, seed) * scale + problem.mu
         return largest_eigenvalues(lambda u: B @ (Bt @ u), starts, seed) * scale + problem.mu
     factor, penalty = np.repeat(scale, counts), problem.penalty[columns]
     tops = largest_eigenvalues(lambda v: Bt @ (factor * (B @ v)) + penalty * v, ends, seed)

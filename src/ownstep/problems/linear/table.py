@@ -23,14 +23,14 @@ Array = NDArray[Any]
 Pointwise = Callable[..., Any]
 """(A_b x for every x of the pass, the slice b) -> one row for each row of the block."""
 
-CACHE_ROWS = 2**15
+CACHE_ROWS = 2**16
 """Rows in one block of a sparse pass: what is computed row by row then stays in the cache."""
 
 GATHER_ROWS = 2**17
 """Rows behind one block of a sparse transposed product: it gathers from a vector that long, which fits the L2 cache."""
 
-BLOCK_BYTES = 2**20
-"""Of one block of dense rows: still in the cache when the transposed product reads it again."""
+BLOCK_BYTES = 2**22
+"""Of one block of dense rows: still in the L3 cache when the transposed product reads it again."""
 
 ONE_BLOCK = 2**20
 """Stored numbers up to which a table is one block: threads would not pay."""
