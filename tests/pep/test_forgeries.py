@@ -188,7 +188,6 @@ FORGED: dict[str, Any] = {
     "a bound below what is proved": changed(HONEST["half"], "bound", to="1/3"),
     "twins that may not differ": one_for_two(0, 1),
     "twins of the first kind that may not differ": one_for_two(0),
-    "twins of the second kind that may not differ": one_for_two(1),
     "negative multipliers of the radii": negative_radii()[0],
 }  # fmt: skip
 
