@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Flower reports its use unless told not to.
 export FLWR_TELEMETRY_ENABLED ?= 0
 
-.PHONY: demo test lint install benchmarks docs clean
+.PHONY: demo test lint install benchmarks mutate docs clean
 
 demo: $(CORE)
 	$(BIN)/ownstep demo
@@ -22,14 +22,18 @@ test: lint
 	$(BIN)/pytest -n auto --dist loadgroup
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/mypy
 
 install: $(INSTALLED)
 
 benchmarks: $(INSTALLED)
 	for name in mix plateau pep tune network cluster federation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# How many planted mistakes do the tests notice? About half an hour on two quiet cores; writes results/mutation.json.
+mutate: $(INSTALLED)
+	$(BIN)/python tools/mutate.py
 
 # The site goes to site/; open site/index.html, or `mkdocs serve` while writing.
 docs: $(INSTALLED)
