@@ -13,13 +13,17 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Flower reports its use unless told not to.
 export FLWR_TELEMETRY_ENABLED ?= 0
 
-.PHONY: demo test lint install benchmarks mutate docs clean
+.PHONY: demo test test-fast lint install benchmarks mutate docs clean
 
 demo: $(CORE)
 	$(BIN)/ownstep demo
 
 test: lint
 	$(BIN)/pytest -n auto --dist loadgroup
+
+# What to run while writing: everything but the tests marked slow (tests/conftest.py lists them by file).
+test-fast: $(INSTALLED)
+	$(BIN)/pytest -n auto --dist loadgroup -m "not slow"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check src tests benchmarks tools
@@ -30,6 +34,7 @@ install: $(INSTALLED)
 
 benchmarks: $(INSTALLED)
 	for name in mix plateau pep tune network cluster federation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in cores scale; do echo "== $$name"; env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # How many planted mistakes do the tests notice? About half an hour on two quiet cores; writes results/mutation.json.
 mutate: $(INSTALLED)

@@ -23,6 +23,23 @@ def unequal_owner(samples: int, devices: int) -> np.ndarray:
     return np.searchsorted(np.round(cuts / cuts[-1] * samples)[:-1], np.arange(samples), side="right")
 
 
+SLOW = {
+    "engines": ["cluster", "federation_deployment", "federation_simulation", "ranks"],
+    "network": ["train", "fused"],
+    "paper": ["rivals", "runner", "w8a"],
+    "pep": ["agreement", "commands", "forgeries", "networks", "polish", "tune", "units"],
+    "report": ["browser"],
+    "tests": ["cli", "documentation", "package", "release", "seeds"],
+}
+"""Test files, by folder, that take over ten seconds: `make test-fast` leaves them out, `make test` does not."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem.removeprefix("test_") in SLOW.get(item.path.parent.name, ()):
+            item.add_marker(pytest.mark.slow)
+
+
 def make_least_squares(
     devices: int = 3, features: int = 4, seed: int = 0, mu: float = 0.1, shares: bool = False
 ) -> LeastSquares:

@@ -112,6 +112,9 @@ def test_run_saves_a_history_and_resumes(capsys, tmp_path):
         ("--method", "fedavg", "--local-steps", "3", "--client-step", "mean"),
         ("--method", "fedadam", "--client-step", "0.3", "--server-step", "0.01", "--tune", "3"),
         ("--method", "scaffold", "--local-steps", "2", "--participation", "dies:1:5"),
+        ("--method", "own_curvature", "--rank", "5", "--sketch", "sum", "--memory", "4"),
+        ("--method", "own_curvature", "--rank", "30", "--revealing", "--participation", "0.7"),
+        ("--method", "lbfgs", "--memory", "4", "--mu", "0"),
     ],
 )
 def test_run_takes_every_option(capsys, options):
@@ -125,6 +128,17 @@ def test_every_method_runs_by_name(capsys, method):
     data = call_json(capsys, "run", *small, "--method", method)
     assert data["rounds"] == 20
     assert data["optimum"] * (1 - 1e-12) < data["final_value"] < np.log(2)
+
+
+def test_compare_counts_exchanges_and_bytes(capsys):
+    named = ("lbfgs", "newton", "giant", "shed", "own_curvature", "own_curvature:3", "gd:matched")
+    small = ("breast_cancer", "--rounds", "60", "--rows", "300", "--devices", "3", "--mu", "0.01")
+    rows = call_json(capsys, "compare", *small, "--methods", ",".join(named))["rows"]
+    assert tuple(row["key"] for row in rows) == named
+    for row in rows[:-1]:
+        assert row["exchanges"]["1e-06"] <= 60
+        assert row["bytes"]["1e-06"] > row["bytes"]["0.01"] > 0
+    assert rows[1]["bytes"]["0.01"] > rows[0]["bytes"]["0.01"]  # Hessians are more than gradients
 
 
 def test_compare_prints_a_table_without_a_terminal(capsys, tmp_path):

@@ -53,6 +53,7 @@ SHARED_NAMES = {
     "plan.py": "the plan, and its command",
     "tune.py": "designed steps, and their command",
     "check.py": "the checker, and its command",
+    "rate.py": "rates, and their command",
 }
 """Modules that share a name because they mean the same thing in two rooms."""
 
@@ -77,7 +78,8 @@ PUBLIC = {
     "ownstep.optim": "OwnStepOptimizer",
     "ownstep.partition": "Partition by_eigenvalue by_label by_norm dirichlet given iid shards",
     "ownstep.pep": """Bound Certificate Certified Instance Interpolant LocalLoss METRICS NotLinear Tuned curve
-        interpolation_gaps repeated rivals tune worst_case""",
+        interpolation_gaps repeated rivals tune worst_case NETWORK_METRICS NetworkBound NetworkInstance Rate STARTS
+        Spectral Start rate""",
     "ownstep.problems": """BinaryLogistic Blocks LeastSquares LinearModel MultinomialLogistic Network Optimum PerDevice
         Pooled Problem SquaredL2 Stratified TensorNorms logistic_regression optimum""",
     "ownstep.problems.models": "cifar_cnn mlp mnist_cnn",

@@ -40,12 +40,15 @@ def test_exact_is_the_largest_eigenvalue_whichever_way_it_is_computed(samples, f
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize(("features", "large"), [(5, 40), (150, 3000), (30, 10**9)])
-def test_many_devices_at_once(features, large, sparse, intercept, monkeypatch):
+@pytest.mark.parametrize(
+    ("features", "large", "shared"), [(5, 40, 3), (150, 3000, 0), (150, 3000, 10**9), (30, 10**9, 3)]
+)
+def test_many_devices_at_once(features, large, shared, sparse, intercept, monkeypatch):
     """Devices of 1 to 200 rows, alone and in batches, against each one's Hessian bound written out."""
     monkeypatch.setattr(spectrum, "FEW_DEVICES", 0)
     monkeypatch.setattr(many, "LARGE", large)
     monkeypatch.setattr(many, "BATCH", 4000)
+    monkeypatch.setattr(many, "SHARED", shared)  # 0: never a Gram matrix
     rng = np.random.default_rng(features)
     counts = np.r_[1, 1, 2, 200, rng.integers(1, 40, 60)]
     owner = np.repeat(np.arange(len(counts)), counts)

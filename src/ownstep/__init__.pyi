@@ -48,10 +48,16 @@ from .history import (
     History as History,
 )
 from .methods import (
+    DANE as DANE,
+)
+from .methods import (
     EXTRA as EXTRA,
 )
 from .methods import (
     GD as GD,
+)
+from .methods import (
+    GIANT as GIANT,
 )
 from .methods import (
     ITEM as ITEM,
@@ -64,6 +70,9 @@ from .methods import (
 )
 from .methods import (
     OGM as OGM,
+)
+from .methods import (
+    SHED as SHED,
 )
 from .methods import (
     AdGD as AdGD,
@@ -151,6 +160,9 @@ from .methods import (
 )
 from .methods import (
     Shrunk as Shrunk,
+)
+from .methods import (
+    TripleMomentum as TripleMomentum,
 )
 from .methods import (
     mixing_matrix as mixing_matrix,

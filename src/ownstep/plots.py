@@ -27,6 +27,8 @@ COLOURS = {
     "GD tuned": "#CC79A7",
     "Nesterov": "#444444",
     "Nesterov 1/L-bar": "#444444",
+    "L-BFGS": "#E69F00",
+    "own curvature": "#332288",
 }
 DASHES = {"GD 1/L": "--"}  # often on top of GD 1/L-bar
 _SPARE = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#444444", "#F0E442")

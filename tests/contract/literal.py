@@ -16,7 +16,7 @@ from .literal_gossip import decentralised_gd, extra, gradient_tracking, nids
 from .literal_own import own_step, schedule
 from .literal_rivals import delta_sgd, feddyn, fedexp, fednova, fedsps, scaffnew
 from .literal_secant import adgd, barzilai_borwein
-from .literal_second import lbfgs, newton, own_curvature
+from .literal_second import dane, giant, lbfgs, newton, own_curvature, shed
 from .world import World, named
 
 Loop = Callable[[object, World], Iterator[np.ndarray]]
@@ -98,6 +98,19 @@ def item(method, world):
         yield z if q > 0 else x
 
 
+def triple_momentum(method, world):
+    """Van Scoy, Freeman and Lynch (2018), equation (9); gradient descent where mu = 0."""
+    alpha = named(method.step, world)
+    q = alpha * (world.w @ world.mu)
+    rho = 1 - math.sqrt(q) if q > 0 else 0.0
+    beta, gamma, delta = rho**2 / (2 - rho), rho**2 / ((1 + rho) * (2 - rho)), rho**2 / (1 - rho**2)
+    xi = before = world.x0
+    while True:
+        y = (1 + gamma) * xi - gamma * before
+        xi, before = (1 + beta) * xi - beta * before - (1 + rho) * alpha * world.g(y), xi
+        yield (1 + delta) * xi - delta * before
+
+
 LITERAL: dict[str, Loop] = {
     "own_step": own_step,
     "own_curvature": own_curvature,
@@ -109,8 +122,12 @@ LITERAL: dict[str, Loop] = {
     "barzilai_borwein": barzilai_borwein,
     "ogm": ogm,
     "item": item,
+    "triple_momentum": triple_momentum,
     "lbfgs": lbfgs,
     "newton": newton,
+    "giant": giant,
+    "dane": dane,
+    "shed": shed,
     "schedule": schedule,
     "decentralised_gd": decentralised_gd,
     "gradient_tracking": gradient_tracking,

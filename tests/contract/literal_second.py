@@ -30,7 +30,7 @@ def searched(world, x, p):
 
     search = DCSRCH(phi, lambda t: world.g(x + t * p) @ p, 1e-3, 0.9, 0.1, 0.0, 1e10)
     search(1.0, world.f(x), world.g(x) @ p, maxiter=20)
-    return tried
+    return tried or [x]  # no descent is left
 
 
 def own_curvature(method, world):
@@ -78,3 +78,49 @@ def newton(method, world):
         H = sum(world.w[i] * world.hessian(i) for i in range(world.n))
         x = x - np.linalg.solve(H, world.g(x))
         yield x
+
+
+def giant(method, world):
+    """Wang et al. (2018): one exchange for p = mean of H_i^{-1} g, which tries nothing, then trials along it."""
+    x, d = world.x0, len(world.x0)
+    while True:
+        yield x
+        H = [world.hessian(i) + method.prox * np.eye(d) for i in range(world.n)]
+        p = sum(world.w[i] * np.linalg.solve(H[i], world.g(x)) for i in range(world.n))
+        tried = searched(world, x, -p)
+        yield from tried
+        x = tried[-1]
+
+
+def dane(method, world):
+    """Shamir et al. (2014), (13): the devices' minimisers by their normal equations."""
+    x, d = world.x0, len(world.x0)
+    while True:
+        yield x
+        new = 0
+        for i in range(world.n):
+            H, zero = world.hessian(i) + method.prox * np.eye(d), world.gradient(i, np.zeros(d))
+            right = world.gradient(i, x) - world.g(x) + method.prox * x - zero
+            new = new + world.w[i] * np.linalg.solve(H, right)
+        tried = searched(world, x, new - x)
+        yield from tried
+        x = tried[-1]
+
+
+def shed(method, world):
+    """Dal Fabbro et al. (2022): q grows by ``vectors`` an exchange, and starts again at Fibonacci distances."""
+    d, x, q, k, renewal, near, far = len(world.x0), world.x0, 0, 0, 2, 1, 1
+    spectra = [np.linalg.eigh(world.hessian(i) - world.ridge * np.eye(d)) for i in range(world.n)]
+    q += method.vectors  # with x^0
+    while True:
+        k += 1
+        H, p_q = world.ridge * np.eye(d), min(q, d)
+        for w, (values, V) in zip(world.w, spectra, strict=True):
+            values, V = values[::-1], V[:, ::-1]
+            after = values[p_q] if p_q < d else 0.0
+            H = H + w * (V[:, :p_q] @ np.diag(values[:p_q] - after) @ V[:, :p_q].T + after * np.eye(d))
+        if k == renewal:
+            q, renewal, near, far = 0, renewal + far, far, near + far
+        tried = searched(world, x, -np.linalg.solve(H, world.g(x)))
+        yield from tried
+        q, x = q + method.vectors * len(tried), tried[-1]

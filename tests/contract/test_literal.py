@@ -15,6 +15,7 @@ from ownstep.methods import (
     EXTRA,
     METHODS,
     NIDS,
+    SHED,
     At,
     DecentralisedGD,
     DeltaSGD,
@@ -43,7 +44,7 @@ from .test_methods import CASES
 from .world import make_world, named
 
 ROUNDS = 50
-SOON = {"lbfgs": 14, "newton": 10, "own_curvature": 8}
+SOON = {"lbfgs": 14, "newton": 10, "own_curvature": 8, "giant": 16, "dane": 16, "shed": 7}
 """Rounds after which a fast method is done: what follows is rounding."""
 MORE = {
     "own_step": [
@@ -55,6 +56,7 @@ MORE = {
         OwnStep(Plateau(), momentum="nesterov"),
     ],
     "own_curvature": [OwnCurvature(4, 2), OwnCurvature(5, sketch="sum", seed=3)],
+    "shed": [SHED(3)],
     "schedule": [Schedule(((1.1, 0.7, 1.3, 0.9), (0.8,), (1.5, 0.2, 0.4, 1.0)), ((0.3, 0.1), (0.2, 0.4), (0.5, 0.0)))],
     "decentralised_gd": [
         DecentralisedGD("mean", weights="uniform", order="atc"),

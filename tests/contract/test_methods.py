@@ -13,13 +13,16 @@ from ownstep import partition
 from ownstep.engines import Bernoulli, checkpoint, describe, run
 from ownstep.engines.local.answering import Answering
 from ownstep.methods import (
+    DANE,
     EXTRA,
     GD,
+    GIANT,
     ITEM,
     LBFGS,
     METHODS,
     NIDS,
     OGM,
+    SHED,
     AdGD,
     At,
     BarzilaiBorwein,
@@ -51,6 +54,7 @@ from ownstep.methods import (
     Scaffold,
     Schedule,
     Shrunk,
+    TripleMomentum,
     mixing_matrix,
 )
 from ownstep.methods.federated.fedadam import Adaptive
@@ -86,8 +90,12 @@ CASES = {
     "barzilai_borwein": [BarzilaiBorwein(), BarzilaiBorwein("long"), BarzilaiBorwein("mean")],
     "ogm": [OGM(), OGM("mean", 7)],
     "item": [ITEM(), ITEM("mean")],
+    "triple_momentum": [TripleMomentum(), TripleMomentum("mean")],
     "lbfgs": [LBFGS(), LBFGS(2)],
     "newton": [Newton()],
+    "giant": [GIANT(), GIANT(0.3)],
+    "dane": [DANE(), DANE(0.5)],
+    "shed": [SHED(), SHED(1)],
     "schedule": [
         Schedule(),
         Schedule(((1.2,), (0.9,), (1.4,))),

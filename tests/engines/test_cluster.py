@@ -97,7 +97,8 @@ def tolerance(name: str) -> float:
 
 def close(cluster_history: History, local_history: History, within: float = 1e-12) -> None:
     np.testing.assert_allclose(cluster_history.x, local_history.x, rtol=0, atol=within)
-    np.testing.assert_allclose(cluster_history.best_x, local_history.best_x, rtol=0, atol=within)
+    # near its minimum f is flat to rounding, so the last bits decide which iterate is the lowest
+    np.testing.assert_allclose(cluster_history.best_x, local_history.best_x, rtol=0, atol=max(within, 1e-9))
     if within == SEARCHED:  # once such a method has arrived, its steps are of rounding's size and making
         np.testing.assert_allclose(cluster_history.value, local_history.value, atol=within)
         return

@@ -69,3 +69,23 @@ def test_mini_batches_are_refused():
     problem = make_network(batch=PerDevice(5))
     with pytest.raises(InvalidInput, match="compares two points of one loss"):
         run(LBFGS(), problem, 3, devices=Devices(problem.weights, np.ones(3)))
+
+
+def test_a_warm_start_leaves_the_span_of_the_last_sketch():
+    """Where the data term is not convex, one block of products would only turn the old vectors among themselves."""
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((30, 30)))[0]
+    values = np.concatenate([[9.0, -7.0, 5.0], 0.1 * rng.standard_normal(27)])
+
+    class Operator:
+        dim, convex, template = 30, False, np.zeros(30)
+
+        def __matmul__(self, v):
+            return (Q * values) @ (Q.T @ v)
+
+    stale = np.linalg.qr(rng.standard_normal((30, 3)))[0].T
+    vectors = stale
+    for _ in range(4):
+        vectors, sizes = own_sketch(Operator(), 3, 0, vectors)
+    np.testing.assert_allclose(sizes, [9.0, 7.0, 5.0], rtol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(vectors @ Q[:, :3], axis=1), 1.0, rtol=1e-3)

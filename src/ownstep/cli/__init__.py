@@ -12,7 +12,7 @@ import ownstep
 from ownstep.cli import federate
 from ownstep.cli.learn import data, demo, fit, plan, run, train
 from ownstep.cli.plain import App
-from ownstep.cli.prove import check, pep, tune
+from ownstep.cli.prove import check, pep, rate, tune
 from ownstep.cli.show import paper, report
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -23,7 +23,7 @@ app = App(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, data, plan, fit, run, train, federate, pep, tune, check, paper, report):
+for module in (demo, data, plan, fit, run, train, federate, pep, rate, tune, check, paper, report):
     module.register(app)
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns the interrupt into it."""

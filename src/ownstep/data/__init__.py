@@ -14,6 +14,7 @@ from pathlib import Path
 from ownstep.data.dataset import Dataset
 from ownstep.data.files import Reading, read
 from ownstep.data.named import LOADERS
+from ownstep.data.sources import SOURCES
 from ownstep.support.errors import InvalidInput, unknown_name
 
 
@@ -68,4 +69,4 @@ def load(
     raise unknown_name("dataset", text, LOADERS, "; or give the path of a file")
 
 
-__all__ = ["Dataset", "Reading", "load", "names", "read"]
+__all__ = ["SOURCES", "Dataset", "Reading", "load", "names", "read"]

@@ -35,6 +35,7 @@ from ownstep.methods import (
     Method,
     Nesterov,
     NesterovRestart,
+    OwnCurvature,
     OwnStep,
     Scaffnew,
     Scaffold,
@@ -74,6 +75,7 @@ def beyond() -> dict[str, Method]:
         "ITEM 1/L": ITEM(),
         "ITEM 1/L-bar": ITEM("mean"),
         "L-BFGS": LBFGS(),
+        "own curvature": OwnCurvature(),
     }
 
 

@@ -31,6 +31,7 @@ from ownstep.support.errors import InvalidInput, OwnstepError
 TOLERANCE = 1e-8
 """Gradient norm at which Newton stops, for standardised columns and in units of the label; a last step is then free."""
 MOST_ROUNDS = 60
+EVALUATION = "mean loss, gradient and Hessian at the coefficients asked about"
 MOST_COEFFICIENTS = 3000
 
 Array = NDArray[np.float64]
@@ -159,7 +160,8 @@ def fit(
         name="Newton",
     )  # fmt: skip
     penalty = np.repeat(problem.penalty, task.outputs)
-    return _told(task, _solved(task, history, method, penalty), penalty, total, history, label, levels or {})
+    found = solved(task, history, method, penalty)
+    return told(task, found, penalty, total, history, _reveals(task, total, history), label, levels or {})
 
 
 def _place(engine: str) -> Place:
@@ -214,7 +216,7 @@ def _start(task: Task, total: Sums) -> tuple[Array, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Optimum:
+class Optimum:
     """The standardised coefficients, the Hessian of the data's part, and the mean loss without the penalty."""
 
     gamma: Array
@@ -222,7 +224,7 @@ class _Optimum:
     loss: float
 
 
-def _solved(task: Task, history: History, method: Recorded, penalty: Array) -> _Optimum:
+def solved(task: Task, history: History, method: Recorded, penalty: Array) -> Optimum:
     """The coefficients after one more Newton step, which costs no exchange; or why there are none."""
     d, outputs = task.coefficients, task.outputs
     last = inference.square(history.last.hessian, d)
@@ -238,12 +240,12 @@ def _solved(task: Task, history: History, method: Recorded, penalty: Array) -> _
     step = np.linalg.solve(last, gradient)
     gamma = np.asarray(history.x, float) - step
     value = float(history.value[-1]) - 0.5 * float(gradient @ step)
-    return _Optimum(gamma, last - np.diag(penalty), value - 0.5 * float(gamma @ (penalty * gamma)))
+    return Optimum(gamma, last - np.diag(penalty), value - 0.5 * float(gamma @ (penalty * gamma)))
 
 
-def _told(
-    task: Task, found: _Optimum, penalty: Array, total: Sums, history: History, label: str,
-    levels: Mapping[str, Sequence[str]],
+def told(
+    task: Task, found: Optimum, penalty: Array, total: Sums, history: History, reveals: list[dict[str, Any]],
+    label: str = "label", levels: Mapping[str, Sequence[str]] | None = None,
 ) -> Fitted:  # fmt: skip
     """The table and everything that goes with it, in the columns' own units."""
     n, outputs, free = total.rows, task.outputs, task.coefficients
@@ -257,11 +259,12 @@ def _told(
     grid = beta.reshape(-1, outputs)
     model = Model(
         task.kind.name, task.names, grid[:-1].copy(), grid[-1].copy(), tuple(map(str, task.classes.tolist())), label,
-        {k: tuple(v) for k, v in levels.items()},
+        {k: tuple(v) for k, v in (levels or {}).items()},
         {"rows": int(n), "mu": task.mu, "log_likelihood": likelihood, "sites": list(task.split.names)},
     )  # fmt: skip
     used = np.bincount(task.split.device_of[~task.tested], minlength=len(task.split)).tolist()
-    exchanges, travelled, reveals = _cost(task, total, history)
+    exchanges = sum(int(line["exchanges"]) for line in reveals)
+    travelled = 8 * len(task.split) * sum(line["exchanges"] * (line["numbers"] + line["asked"]) for line in reveals)
     return Fitted(
         model, table, likelihood, 2 * free - 2 * likelihood, int(n), task.mu,
         dict(zip(task.split.names, used, strict=True)), exchanges, travelled, reveals, history, _measured(task, model),
@@ -282,24 +285,24 @@ def log_likelihood(family: str, loss: float, total: Sums, coefficients: int) -> 
     return float(-n * loss - (total.log_factorials if family == "poisson" else 0.0)), 1.0
 
 
-def _cost(task: Task, total: Sums, history: History) -> tuple[int, int, list[dict[str, Any]]]:
-    """(Exchanges, bytes, what a site tells): the sums, and one evaluation more than there were rounds."""
+def _reveals(task: Task, total: Sums, history: History) -> list[dict[str, Any]]:
+    """What a site tells, and how many numbers it was asked with: the sums, then one evaluation more than rounds."""
     free = task.coefficients
-    sums, newton, steps = len(total.flat()), 1 + free + free * (free + 1) // 2, history.rounds + 1
     counts = "rows of each class" if task.kind.classes else "sum and squares of the label"
     first = f"rows, {counts}, sum and sum of squares of every column"
-    then = "mean loss, gradient and Hessian at the coefficients asked about"
-    reveals: list[dict[str, Any]] = [
-        {"what": first, "numbers": sums, "exchanges": 1},
-        {"what": then, "numbers": newton, "exchanges": steps},
+    lines: list[dict[str, Any]] = [
+        {"what": first, "numbers": len(total.flat()), "asked": 0, "exchanges": 1},
+        {"what": EVALUATION, "numbers": evaluation(free), "asked": free, "exchanges": history.rounds + 1},
     ]
     if task.tested.any():
-        reveals.append({"what": "how well the model predicts its held-out rows", "numbers": 6, "exchanges": 1})
-    return (
-        sum(int(line["exchanges"]) for line in reveals),
-        len(task.split) * 8 * (sums + steps * (newton + free)),
-        reveals,
-    )
+        predicted = "how well the model predicts its held-out rows"
+        lines.append({"what": predicted, "numbers": 6, "asked": free, "exchanges": 1})
+    return lines
+
+
+def evaluation(coefficients: int) -> int:
+    """Numbers in a loss, a gradient and the triangle of a Hessian."""
+    return 1 + coefficients + coefficients * (coefficients + 1) // 2
 
 
 def _measured(task: Task, model: Model) -> dict[str, dict[str, Any]]:

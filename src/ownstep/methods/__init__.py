@@ -20,6 +20,9 @@ from ownstep.methods.gossip.graphs import GRAPHS, mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.local_work import LocalWork
 from ownstep.methods.naming import key_of, method_of, methods_of
+from ownstep.methods.newton_type.dane import DANE
+from ownstep.methods.newton_type.giant import GIANT
+from ownstep.methods.newton_type.shed import SHED
 from ownstep.methods.own.curvature import OwnCurvature
 from ownstep.methods.own.own_adaptive import AdaptiveOwnStep
 from ownstep.methods.own.own_momentum import MomentumOwnStep
@@ -36,6 +39,7 @@ from ownstep.methods.pooled.momentum import HeavyBall, Nesterov
 from ownstep.methods.pooled.newton import Newton
 from ownstep.methods.pooled.ogm import OGM
 from ownstep.methods.pooled.restart import NesterovRestart
+from ownstep.methods.pooled.triple_momentum import TripleMomentum
 from ownstep.methods.steps import STEPS
 from ownstep.smoothness.sketch import Sketch
 from ownstep.support.errors import InvalidInput, unknown_name
@@ -51,8 +55,12 @@ METHODS: dict[str, type] = {
     "barzilai_borwein": BarzilaiBorwein,
     "ogm": OGM,
     "item": ITEM,
+    "triple_momentum": TripleMomentum,
     "lbfgs": LBFGS,
     "newton": Newton,
+    "giant": GIANT,
+    "dane": DANE,
+    "shed": SHED,
     "schedule": Schedule,
     "decentralised_gd": DecentralisedGD,
     "gradient_tracking": GradientTracking,
@@ -95,14 +103,17 @@ def parse_switch(text: str) -> Switch:
 
 
 __all__ = [
+    "DANE",
     "EXTRA",
     "GD",
+    "GIANT",
     "GRAPHS",
     "ITEM",
     "LBFGS",
     "METHODS",
     "NIDS",
     "OGM",
+    "SHED",
     "STEPS",
     "AdGD",
     "AdaptiveOwnStep",
@@ -144,6 +155,7 @@ __all__ = [
     "Sketch",
     "SketchWork",
     "Switch",
+    "TripleMomentum",
     "Vector",
     "Watch",
     "alike",

@@ -35,12 +35,37 @@ class SketchWork:
     seed : of that matrix, and of the block in which a device begins to search its eigenpairs.
     revealing : what a device does about a rank above the share of its rows at which a sketch begins to show the span of
         those rows (:data:`ownstep.smoothness.sketch.REVEALING`): ``"refuse"``, ``"reduce"`` its rank, or ``"allow"``.
+    skip : for SHED: the ``rank`` eigenpairs after the first ``skip`` of an exact eigendecomposition, made at x when
+        ``skip`` is 0 and kept until it is 0 again; the trace is then the eigenvalue that follows. Not bound by
+        ``revealing``: in the end all vectors are sent.
     """
 
     rank: int
     shared: bool = False
     seed: int = 0
     revealing: str = "refuse"
+    skip: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SolveWork:
+    """A small problem of its own that every device solves at x; the sum sum_i c_i p_i of the solutions travels.
+
+        Newton's    (H_i + prox I) p_i = vector                                                          (GIANT)
+        whole       p_i = x - argmin_y  f_i(y) - <grad f_i(x) - vector, y> + prox/2 ||y - x||^2          (DANE)
+
+    The devices were asked about x before, so that the vector goes down and the sum comes up: one vector each way.
+
+    Parameters
+    ----------
+    vector : the server's, as a rule grad f(x).
+    prox : at least 0.
+    whole : minimise the loss itself in place of its quadratic model.
+    """
+
+    vector: Vector
+    prox: float = 0.0
+    whole: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +93,7 @@ class Ask:
         was absent.
     hessian : the same sum of the Hessians at x, sum_i c_i H_i, penalty included: d(d+1)/2 numbers up.
     sketch : what else of its curvature every device is to send; k vectors of length d up, and k + 3 numbers.
+    solve : a problem that every device solves at x, a point it was asked about before: the gradient is not sent again.
     """
 
     x: Vector
@@ -79,6 +105,7 @@ class Ask:
     base: Vector = None
     hessian: bool = False
     sketch: SketchWork | None = None
+    solve: SolveWork | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +127,7 @@ class Answer:
         with mini-batches: the step between the two points followed another batch's gradient.
     base, base_value : the sum and the value at the second point, of the devices that answered, where asked for.
     hessian : the upper triangle of sum_i c_i H_i, row by row (``H[numpy.triu_indices(d)]``), where asked for.
+    solved : sum_i c_i p_i, where devices were to solve a problem.
     sketches : one :class:`Sketch` per device, None for who was absent; a shared sketch is a tuple of one.
     """
 
@@ -115,6 +143,7 @@ class Answer:
     base_value: float = math.nan
     hessian: Vector = None
     sketches: tuple[Sketch | None, ...] = ()
+    solved: Vector = None
 
 
 @dataclass(frozen=True)

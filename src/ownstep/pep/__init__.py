@@ -13,6 +13,7 @@ from ownstep.pep.networks.replay import NetworkInstance
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified
+from ownstep.pep.rates.rate import Rate, rate
 from ownstep.pep.solve.instance import Instance, LocalLoss
 from ownstep.pep.solve.interpolant import Interpolant
 from ownstep.pep.trace.symbolic import NotLinear
@@ -30,11 +31,13 @@ __all__ = [
     "NetworkBound",
     "NetworkInstance",
     "NotLinear",
+    "Rate",
     "Spectral",
     "Start",
     "Tuned",
     "curve",
     "interpolation_gaps",
+    "rate",
     "repeated",
     "rivals",
     "tune",

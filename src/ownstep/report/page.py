@@ -70,6 +70,7 @@ SHORT = {
     "estimates": "Sampled constants are good estimates",
     "attribution": "The devices' geometry is the reason",
     "beyond": "Adaptive and accelerated own steps",
+    "curvature": "Own curvature against L-BFGS",
 }
 """A claim in a few words, for its card."""
 SCRIPTS = ("charts.js", "gain.js", "race.js", "worst.js", "explorer.js", "page.js")

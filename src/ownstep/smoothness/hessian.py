@@ -82,7 +82,7 @@ def power(
     point = torch.as_tensor(problem.x0() if x is None else x).to(problem.device, dtype)
     every = [_hessian(exact, point, {i: 1.0}) for i in range(len(problem.weights))]
     every.append(_hessian(exact, point, dict(enumerate(problem.weights.tolist()))))
-    found = [_extremes(product, point, tolerance, most, seed) for product in every]
+    found = [extremes(product, point, tolerance, most, seed) for product in every]
     largest, lowest, residuals, products = (np.array(column) for column in zip(*found, strict=True))
     sizes = np.maximum(largest, -lowest)
     if not np.isfinite(sizes).all():
@@ -149,9 +149,7 @@ def _twice(value: Tensor, x: Tensor, v: Tensor) -> Tensor:
     return torch.zeros_like(v) if out is None else out
 
 
-def _extremes(
-    product: Product, like: Tensor, tolerance: float, most: int, seed: int
-) -> tuple[float, float, float, int]:
+def extremes(product: Product, like: Tensor, tolerance: float, most: int, seed: int) -> tuple[float, float, float, int]:
     """(largest, lowest eigenvalue, error bar of the larger in size, products) by Lanczos."""
     start = torch.as_tensor(np.random.default_rng(seed).standard_normal(len(like))).to(like)
     basis = [start / start.norm()]

@@ -153,7 +153,8 @@ class _Many(_Ritz):
         for _ in range(NEWTON):
             above = theta - alpha
             half = (pivot + slope * above) / 2
-            move = (np.sqrt(half**2 + slope * (beta**2 - pivot * above)) - half) / slope
+            root = np.sqrt(np.maximum(half**2 + slope * (beta**2 - pivot * above), 0))
+            move = (root - half) / slope
             theta = np.where(self.done, theta, theta + move)
             pivot, slope, good = self._pivot(theta)
             settled = np.abs(move) <= 1e-13 * theta

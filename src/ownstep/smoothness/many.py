@@ -32,6 +32,9 @@ LARGE = 2**17
 BATCH = 2**20
 """Stored numbers of small devices that are worked on together."""
 
+SHARED = 3
+"""Entries of sparse Gram matrices per stored number up to which they are formed: one product with them replaces two."""
+
 
 def devices_tops(problem: LinearModel, seed: int = 0) -> Array:
     """L_i of every device."""
@@ -65,14 +68,14 @@ def pooled_top(problem: LinearModel, seed: int = 0) -> float:
     """L = lambda_max( kappa sum_i w_i A_i^T A_i / n_i + diag(penalty) ), of f itself."""
     scale, penalty, table = problem.curvature * problem.weights / problem.counts, problem.penalty, problem.table
     if problem.features <= DENSE_LIMIT and not sp.issparse(table.A):
-        cuts = np.linspace(0, len(table.A), 33).astype(int)
-        parts: list[Any] = [None] * 32
+        cuts = np.unique(np.linspace(0, len(table.A), 33).astype(int))
+        parts: list[Any] = [None] * (len(cuts) - 1)
 
         def part(at: int) -> None:
             block = slice(cuts[at], cuts[at + 1])
             parts[at] = gram(table.rows(block), np.broadcast_to(problem.spread(scale, block), cuts[at + 1] - cuts[at]))
 
-        table.share_out(part, range(32))
+        table.share_out(part, range(len(parts)))
         return float(np.linalg.eigvalsh(sum(parts) + np.diag(penalty))[-1])
 
     def product(v: Array) -> Array:
@@ -82,14 +85,13 @@ def pooled_top(problem: LinearModel, seed: int = 0) -> float:
 
 
 def _alone(problem: LinearModel, device: int, seed: int) -> float:
-    rows, scale, penalty = problem.rows(device), problem.curvature / problem.counts[device], problem.penalty
+    scale, penalty = problem.curvature / problem.counts[device], problem.penalty
     if problem.features <= DENSE_LIMIT:
-        total = gram(rows, np.full(rows.shape[0], scale)) + np.diag(penalty)
-        return float(np.linalg.eigvalsh(total)[-1])
-    transposed = rows.T
+        parts = (gram(rows, np.full(rows.shape[0], scale)) for _, rows in problem.pieces(device))
+        return float(np.linalg.eigvalsh(sum(parts) + np.diag(penalty))[-1])
 
     def product(v: Array) -> Array:
-        return np.asarray(scale * (transposed @ (rows @ v)) + penalty * v)
+        return np.asarray(scale * sum(rows.T @ (rows @ v) for _, rows in problem.pieces(device)) + penalty * v)
 
     return float(largest_eigenvalues(product, np.array([0, problem.features]), seed)[0])
 
@@ -126,6 +128,10 @@ def _sparse_batch(problem: LinearModel, devices: NDArray[np.intp], seed: int) ->
     B, Bt, columns, ends = _packed(rows, counts)
     if not problem.intercept:
         starts = np.concatenate([[0], np.cumsum(counts)])
+        shared = np.diff(Bt.indptr).astype(float)  # rows of a device that have a feature in common
+        if shared @ shared <= SHARED * rows.nnz:
+            G = B @ Bt
+            return largest_eigenvalues(lambda u: G @ u, starts, seed) * scale + problem.mu
         return largest_eigenvalues(lambda u: B @ (Bt @ u), starts, seed) * scale + problem.mu
     factor, penalty = np.repeat(scale, counts), problem.penalty[columns]
     tops = largest_eigenvalues(lambda v: Bt @ (factor * (B @ v)) + penalty * v, ends, seed)

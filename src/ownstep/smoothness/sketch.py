@@ -8,7 +8,7 @@ Q_1 and multiplied again; with K = [Q_0, Q_1] and a convex data term
     H  ~  (H K) (K^T H K)^{-1} (H K)^T        (Nystrom),
 
 whose error is the square of the error of K. Warm, K is the last U and one product is enough. Where the data term is not
-convex (networks), the eigenvalues of K^T H K are taken, by their size.
+convex (networks), the eigenvalues of K^T H K are taken, by their size, with one block more in K.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from ownstep.support.vectors import like, to_numpy
 Array = NDArray[np.float64]
 OVERSAMPLING = 4
 """Vectors in a random block beyond the rank."""
+COLD, WARM = {True: 2, False: 3}, {True: 1, False: 2}
+"""Blocks multiplied, the first one random or the last sketch, for a convex data term and for another. Nystrom looks at
+the image of the last block, Ritz at the blocks alone: without a second one it would never leave the old span."""
 REVEALING = 0.5
 """Share of a device's rows: with a rank near the number of its rows, a sketch gives away the span of those rows."""
 
@@ -91,18 +94,23 @@ def own_sketch(operator: Any, rank: int, seed: int, start: Any = None) -> tuple[
     if not rank:
         return operator.template[None][:0] + 0.0, np.zeros(0)
     block = min(d, rank + OVERSAMPLING)
-    if start is not None and len(start) >= rank:
-        K = start.T
-        image = operator @ K
+    warm = start is not None and len(start) >= rank
+    if warm:
+        newest, blocks = start.T, WARM[operator.convex]
     else:
-        K = qr(like(_normal(seed, d, block, operator.template), operator.template))
-        image = operator @ K
-        if block < d:
-            more = (image - K @ (K.T @ image))[:, : d - block]
-            second = qr(more - K @ (K.T @ more))
-            K, image = _beside(K, second), _beside(image, operator @ second)
+        newest = qr(like(_normal(seed, d, block, operator.template), operator.template))
+        blocks = COLD[operator.convex]
+    K, image = newest, operator @ newest
+    last = image
+    while (blocks := blocks - 1) > 0 and K.shape[1] < d:
+        more = (last - K @ (K.T @ last))[:, : d - K.shape[1]]
+        newest = qr(more - K @ (K.T @ more))
+        last = operator @ newest
+        K, image = _beside(K, newest), _beside(image, last)
     vectors, values = nystrom(K, image) if operator.convex else ritz(K, image)
-    return vectors[:rank], values[:rank]
+    vectors = vectors[:rank]  # laid out as a checkpoint gives them back: products then round alike
+    whole = np.ascontiguousarray(vectors) if isinstance(vectors, np.ndarray) else vectors.contiguous()
+    return whole, values[:rank]
 
 
 def nystrom(K: Any, image: Any) -> tuple[Any, Array]:

@@ -57,7 +57,7 @@ def trace(problem: LinearModel) -> Smoothness:
         squares[block] = squared_norms(problem.table.rows(block))
 
     problem.table.share_out(measure, problem.table.blocks)
-    values = problem.curvature * (np.add.reduceat(squares, problem.starts[:-1]) / problem.counts) + problem.mu
+    values = problem.curvature * problem.means(squares) + problem.mu
     how = "mean over samples of the largest eigenvalue of each one's Hessian bound"
     return Smoothness(values, "upper bound", how, float(problem.weights @ values))
 

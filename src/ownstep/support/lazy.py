@@ -53,6 +53,16 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
     return __getattr__, lambda: sorted([*vars(sys.modules[package]), *where]), list(where)
 
 
+class LazyModule:
+    """A module that is imported when something of it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
 def _listed(package: str, stub: Path) -> dict[str, tuple[str, str | None]]:
     """For every public name of a stub, its module and its name there; None where the name is a submodule."""
     found: dict[str, tuple[str, str | None]] = {}

@@ -26,7 +26,10 @@ def _controller() -> Any:
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """One BLAS thread inside: for work that is already spread over threads."""
-    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    try:
+        limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    except ModuleNotFoundError:  # then SciPy and scikit-learn are not here either, and torch does the work
+        return nullcontext()
     return limited
 
 

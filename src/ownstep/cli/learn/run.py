@@ -97,6 +97,17 @@ Wire = Annotated[
 Patience = Annotated[int | None, typer.Option(help="Stop after so many rounds without a better f.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for histories and a figure.")]
 
+SketchRank = Annotated[
+    int | None, typer.Option(help="For own_curvature: eigenpairs a device sends, at most half as many as it has rows.")
+]
+SketchKind = Annotated[
+    str | None, typer.Option(help="For own_curvature: own (eigenpairs), or sum (of products with one shared matrix).")
+]
+Revealing = Annotated[
+    bool, typer.Option("--revealing", help="For own_curvature: allow a rank that shows the span of a device's rows.")
+]
+Memory = Annotated[int | None, typer.Option(help="For lbfgs and own_curvature: pairs kept.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -139,6 +150,10 @@ def run_(
     ] = None,
     secant: Annotated[str | None, typer.Option(help="For barzilai_borwein: short, long or mean.")] = None,
     horizon: Annotated[int | None, typer.Option(help="For ogm: the round it is optimal at.")] = None,
+    rank: SketchRank = None,
+    sketch: SketchKind = None,
+    revealing: Revealing = False,
+    memory: Memory = None,
     weights: Annotated[
         str | None, typer.Option(help="For own_step and server-free methods: samples, or uniform as in the paper.")
     ] = None,
@@ -193,7 +208,8 @@ def run_(
     options = {
         "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
         "server_step": server_step, "local_steps": local_steps, "momentum": momentum, "secant": secant,
-        "horizon": horizon, "smoothness": smoothness if smoothness == "adaptive" else None,
+        "horizon": horizon, "rank": rank, "sketch": sketch, "revealing": revealing or None, "memory": memory,
+        "smoothness": smoothness if smoothness == "adaptive" else None,
     }  # fmt: skip
     chosen: Any = choose_method(method, options)
     absent, missing = absent_and_missing(data, absent, missing)
@@ -247,6 +263,8 @@ def _tell(
         if found is not None:
             settings = ", ".join(f"{name} {value:.4g}" for name, value in found.settings)
             typer.echo(f"{settings}: best of {len(found.trials)} settings, a search of {found.rounds_spent:,} rounds")
+        if ranks := history.settings.get("sketch_ranks"):
+            typer.echo(f"devices sent sketches of rank {' to '.join(map(str, sorted(set(ranks))))}")
         known = f", f* = {best:.10g}" if mu > 0 else ""
         typer.echo(f"f = {history.value[-1]:.10g}{known}; stopped: {history.stopped}")
 

@@ -71,6 +71,7 @@ def train(
     step: Annotated[str | None, typer.Option(help="For gd and the like: mean, true, matched or a number.")] = None,
     switch: Annotated[str | None, typer.Option(help="For own_step: plateau, never, at:ROUND or norm:EPS.")] = None,
     weights: Annotated[str | None, typer.Option(help="For own_step: samples or uniform.")] = None,
+    rank: Annotated[int | None, typer.Option(help="For own_curvature: eigenpairs a device sends.")] = None,
     draws: Annotated[int, typer.Option(help="Draws of --smoothness differences.")] = 200,
     scale: Annotated[float, typer.Option(help="Region of the draws: parameters from N(0, SCALE^2).")] = 0.05,
     samples: Annotated[int, typer.Option(help="Samples a device that the smoothness is measured on.")] = 50,
@@ -91,11 +92,12 @@ def train(
     Example: ownstep train --data mnist --model cnn --partition by_label --devices 5 --smoothness differences
     """
     whole_number("--every", every, 1)
-    chosen = choose_method(method, {"step": step, "switch": switch, "weights": weights})
+    chosen = choose_method(method, {"step": step, "switch": switch, "weights": weights, "rank": rank})
     found = load(data, **reading(label, site, missing, format, categories, ignore).options())
     dealt = {"rule": partition, "devices": devices, "seed": seed, "alpha": alpha, "per_device": per_device}
     problem, test = build(found, model, dealt, batch, penalty, rows, encoder, device, seed, out)
-    made = describe(problem, measured(problem, smoothness, draws, scale, samples, seed))
+    free = getattr(chosen, "constant_free", False)
+    made = describe(problem, "adaptive" if free else measured(problem, smoothness, draws, scale, samples, seed))
     accuracies: dict[int, float] = {}
 
     def observe(k: int, x: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,13 +44,13 @@ def check(
     With --L, and the other options of ownstep pep, it also writes down what those options state, from the method
     itself, and says whether the proof is of that: exit code 1 if not.
 
-    The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json
+    The checker is one file, src/ownstep/pep/proof/check.py (check_network.py beside it for networks and local steps),
+    and runs on its own too: python check.py out.json
 
     Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """
     from ownstep.pep.proof.certify import differences, restate, rounded_up
-    from ownstep.pep.proof.check import check as prove
-    from ownstep.pep.proof.check import describe, read
+    from ownstep.pep.proof.check import FORMAT
 
     meant = None
     if L is not None:
@@ -58,14 +59,9 @@ def check(
         meant = restate(method, devices, rounds, r0, rstar, metric)
     elif schedule is not None or (count, weights, switch, momentum) != (None,) * 4:
         raise InvalidInput("to compare the proof with a setting, give its devices by --L")
-    try:
-        data = read(str(certificate))
-        bound, words = prove(data), describe(data)
-    except OSError as error:
-        raise OwnstepError(f"cannot read {str(certificate)!r}: {error}") from error
-    except MALFORMED as error:
-        why = str(error) if type(error) is ValueError else f"it is no certificate ({type(error).__name__}: {error})"
-        raise OwnstepError(f"refused: {why}") from error
+    data, bound, words = _proved(certificate)
+    if meant is not None and data["format"] != FORMAT:
+        raise OwnstepError("the proof is over networks or with local steps: read its statement, and leave out --L")
     apart = None if meant is None else differences(data["statement"], meant)
     if as_json:
         told: dict[str, Any] = {"proved": True, "bound": str(bound), "upper": rounded_up(bound), "statement": words}
@@ -77,3 +73,22 @@ def check(
             typer.echo("the proof is of the setting given: same devices, steps, points, radii and metric")
     if apart:
         raise OwnstepError(f"the proof is of something else: {'; '.join(apart)}")
+
+
+def _proved(certificate: Path) -> tuple[Any, Fraction, str]:
+    """The certificate, the bound that the checker of its format accepts, and what it states."""
+    from ownstep.pep.networks.network_proof import describe_network
+    from ownstep.pep.proof import check_network
+    from ownstep.pep.proof.check import check as prove
+    from ownstep.pep.proof.check import describe, read
+
+    try:
+        data = read(str(certificate))
+        if isinstance(data, dict) and data.get("format") == check_network.FORMAT:
+            return data, check_network.check(data), describe_network(data)
+        return data, prove(data), describe(data)
+    except OSError as error:
+        raise OwnstepError(f"cannot read {str(certificate)!r}: {error}") from error
+    except MALFORMED as error:
+        why = str(error) if type(error) is ValueError else f"it is no certificate ({type(error).__name__}: {error})"
+        raise OwnstepError(f"refused: {why}") from error

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from ownstep.cli.common import Json, Seed, console, emit, numbers, show_table
+from ownstep.cli.prove.any_method import Asked, refuse_with_method, show_method
 from ownstep.methods import GD, At, Never, OwnStep
 from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar
@@ -40,9 +41,20 @@ def pep(
     ] = None,
     r0: Annotated[float, typer.Option(help="||x0 - x*|| is at most this.")] = 1.0,
     rstar: Annotated[float, typer.Option(help="||x_i* - x*|| is at most this; may be 0 or inf.")] = 0.0,
-    metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
+    metric: Annotated[
+        str, typer.Option(help="value, distance or gradient; with a network also distance_devices, consensus, ...")
+    ] = "value",
     curve: Annotated[bool, typer.Option("--curve", help="Every K up to --rounds, and a plot.")] = False,
     out: Annotated[Path, typer.Option(help="Where --curve draws.")] = Path("worst-case.svg"),
+    method: Annotated[
+        str | None, typer.Option(help="Another method than Algorithm 1, by name: extra, fedavg, nesterov, ...")
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="All networks with these eigenvalues, as spectral:-0.5:0.5; for --method.")
+    ] = None,
+    step: Annotated[str | None, typer.Option(help="The step of --method, a number or a name.")] = None,
+    order: Annotated[str | None, typer.Option(help="cta or atc, for methods without a server.")] = None,
+    local_steps: Annotated[int | None, typer.Option(help="Local steps per round, for federated methods.")] = None,
     certify: Annotated[
         Path | None, typer.Option(help="Prove the upper bound in exact arithmetic, and write the certificate here.")
     ] = None,
@@ -61,9 +73,15 @@ def pep(
     from ownstep.pep import worst_case
 
     devices = read_devices(L, mu, weights, count)
+    if method is not None or network is not None:
+        refuse_with_method({"switch": switch, "momentum": momentum, "curve": curve or None})
+        asked = Asked(devices, rounds, r0, rstar, metric)
+        options = {"step": step, "order": order, "local_steps": local_steps}
+        show_method(asked, method, network, options, certify, as_json)
+        return
     if switch is not None and not 0 <= switch <= rounds:
         raise InvalidInput(f"--switch is between 0 and --rounds {rounds}, got {switch}")
-    method = read_method(switch, momentum)
+    own = read_method(switch, momentum)
     setting: dict[str, Any] = {
         "devices": len(devices),
         "rounds": rounds,
@@ -76,7 +94,7 @@ def pep(
     if curve and certify is not None:
         raise InvalidInput("--certify proves one worst case: leave out --curve")
     if not curve:
-        ours = worst_case(method, devices, rounds, r0, rstar, metric, effort=effort, patience=patience)
+        ours = worst_case(own, devices, rounds, r0, rstar, metric, effort=effort, patience=patience)
         gd = worst_case(GD(), devices, rounds, r0, rstar, metric, effort=effort, patience=patience)
         proved = None if certify is None else ours.certify(certify)
         if as_json:
@@ -88,10 +106,10 @@ def pep(
             typer.echo(f"certified: {proved}\nwritten: {certify}")
         return
     with Bar("worst cases", 2 * (rounds + 1)) as bar:
-        asked: Any = (devices, rounds, r0, rstar, metric)
+        setup: Any = (devices, rounds, r0, rstar, metric)
         limits: Any = {"effort": effort, "patience": patience}
-        ours_all = worst_curve(method, *asked, **limits, progress=lambda k, _: bar.update(k))
-        gd_all = worst_curve(GD(), *asked, **limits, progress=lambda k, _: bar.update(rounds + 1 + k))
+        ours_all = worst_curve(own, *setup, **limits, progress=lambda k, _: bar.update(k))
+        gd_all = worst_curve(GD(), *setup, **limits, progress=lambda k, _: bar.update(rounds + 1 + k))
     from ownstep import plots
 
     written = plots.save(_draw(ours_all, gd_all, metric, momentum), out)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ownstep.engines.local.secant import Memory, each
 from ownstep.engines.local.sketching import Sketching
+from ownstep.engines.local.solving import solved
 from ownstep.engines.participation import Missing, effective_mix
 from ownstep.methods import Answer, Ask, LocalWork, Sketch, SketchWork, alike, norm
 from ownstep.methods.local_work import lengths
@@ -98,6 +99,8 @@ class Answering:
             sound = np.isfinite(seen.answer.value)  # a trial too far away has no curvature to speak of
             found["sketches"] = self._sketches(ask.x, ask.sketch, mix, present) if sound else ()
             up = up + sketch_bytes(ask.x, found["sketches"], present)
+        if ask.solve is not None:
+            found["solved"] = solved(self.problem, ask.x, ask.solve, mix)
         return replace(seen, answer=replace(seen.answer, **found), up=up)
 
     def _sketches(
@@ -248,7 +251,7 @@ def sketch_bytes(x: Any, sketches: tuple[Sketch | None, ...], present: Present) 
 
 def wants_more(ask: Ask) -> bool:
     """Does the ask want anything of another point or of second order?"""
-    return ask.base is not None or ask.hessian or ask.sketch is not None
+    return ask.base is not None or ask.hessian or ask.sketch is not None or ask.solve is not None
 
 
 def triangle(problem: Any, x: Any, mix: NDArray[np.float64]) -> NDArray[Any]:

@@ -19,6 +19,9 @@ from ownstep.support.vectors import like, to_numpy
 MOST_KEPT = 2**27
 """Numbers that all devices of one process keep for a warm start; beyond, every search starts anew."""
 
+MOST_DECOMPOSED = 2000
+"""Coordinates of a Hessian that is decomposed whole: seconds per device."""
+
 
 class Sketching:
     """Makes the sketches of a problem's devices."""
@@ -28,6 +31,8 @@ class Sketching:
         self.point: Any = None
         self.last: dict[int, Sketch] = {}
         self.fresh = np.zeros(len(problem.weights), bool)
+        self.anchor: Any = None
+        self.spectra: dict[int, tuple[NDArray[np.float64], NDArray[Any]]] = {}
 
     @property
     def ranks(self) -> list[int]:
@@ -37,10 +42,35 @@ class Sketching:
     def own(self, x: Any, work: SketchWork, present: NDArray[np.bool_]) -> tuple[Sketch | None, ...]:
         """One sketch per device that is present."""
         require_products(self.problem)
+        if work.skip is not None:
+            return self._following(x, work)
         same = self.point is not None and bool((to_numpy(self.point) == to_numpy(x)).all())
         self.fresh = self.fresh & same
         self.point = x
         return tuple(self._one(i, x, work) if here else None for i, here in enumerate(present))
+
+    def _following(self, x: Any, work: SketchWork) -> tuple[Sketch, ...]:
+        """The next eigenpairs of every device's Hessian at the point of the last renewal."""
+        assert work.skip is not None
+        if self.problem.dim > MOST_DECOMPOSED:
+            raise InvalidInput(
+                f"SHED() decomposes Hessians of at most {MOST_DECOMPOSED} coordinates, here are {self.problem.dim}; "
+                "OwnCurvature() has no such limit"
+            )
+        if work.skip == 0 or self.anchor is None:  # a device that was started anew has none
+            self.anchor, self.spectra = x, {}
+        made, some = [], slice(work.skip, work.skip + work.rank)
+        for i in range(len(self.problem.weights)):
+            H = self.problem.data_hessian(self.anchor, i)
+            if i not in self.spectra:
+                whole = to_numpy(H @ like(np.eye(H.dim, dtype=to_numpy(x[:1]).dtype), x)).astype(float)
+                values, V = np.linalg.eigh((whole + whole.T) / 2)
+                order = np.argsort(-np.abs(values), kind="stable")
+                self.spectra[i] = np.abs(values[order]), V[:, order].T.astype(to_numpy(x[:1]).dtype)
+            values, V = self.spectra[i]
+            after = float(values[some.stop]) if some.stop < len(values) else 0.0
+            made.append(Sketch(like(V[some], x), values[some], after, H.penalty, H.free))
+        return tuple(made)
 
     def _one(self, i: int, x: Any, work: SketchWork) -> Sketch:
         known, name = self.last.get(i), self.problem.names[i]
@@ -71,9 +101,10 @@ class Sketching:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
+        anchored = {} if self.anchor is None else {"sketch_anchor": to_numpy(self.anchor)}
         if not self.last:
-            return {}
-        kept: dict[str, NDArray[Any]] = {"sketch_point": to_numpy(self.point), "sketch_fresh": self.fresh}
+            return anchored
+        kept: dict[str, NDArray[Any]] = anchored | {"sketch_point": to_numpy(self.point), "sketch_fresh": self.fresh}
         for i, s in self.last.items():
             kept[f"sketch_vectors_{i}"] = to_numpy(s.vectors)
             kept[f"sketch_numbers_{i}"] = np.array([s.trace, s.penalty, s.free, *s.values])
@@ -81,6 +112,8 @@ class Sketching:
 
     def restore(self, arrays: dict[str, NDArray[Any]], template: Any) -> None:
         """From a checkpoint."""
+        if "sketch_anchor" in arrays:
+            self.anchor = like(arrays.pop("sketch_anchor"), template)
         if "sketch_point" not in arrays:
             return
         self.point, self.fresh = like(arrays.pop("sketch_point"), template), arrays.pop("sketch_fresh")

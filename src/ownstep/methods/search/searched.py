@@ -111,9 +111,13 @@ class Searched(ABC, Generic[State]):
 
     def _onward(self, state: State, gradient: Vector) -> State:
         """A direction from the base, and the first trial along it."""
-        p, t = -1.0 * gradient, 0.0
-        if not state.plain:
-            state, p, t = self._direction(state, gradient)
+        if state.plain:
+            return self._along(state, gradient, -1.0 * gradient, 0.0)
+        state, p, t = self._direction(state, gradient)
+        return self._along(state, gradient, p, t)
+
+    def _along(self, state: State, gradient: Vector, p: Vector, t: float) -> State:
+        """The first trial along p, or along the negative gradient where p does not descend."""
         slope = float(p @ gradient)
         if not slope < 0 or not math.isfinite(slope):
             p = -1.0 * gradient

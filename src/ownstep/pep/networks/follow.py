@@ -155,6 +155,7 @@ def follow(
     length: float = 1.0,
     schedule: NDArray[np.bool_] | None = None,
     missing: str | None = None,
+    raw: bool = False,
 ) -> Path:
     """Trace ``rounds`` rounds.
 
@@ -164,8 +165,9 @@ def follow(
     apart : every device starts at a point of its own.
     tilted, own : the devices' gradients at x* may differ; their own minimisers matter.
     length : unit of lengths.
+    raw : gradients and averages are atoms of their own, of which nothing is known: the method alone is written down.
     """
-    frame = Frame(kinds)
+    frame = Frame(kinds, raw=raw)
     slope = length * float(kinds.L.max())
     start: Any = frame.stack(length) if apart else frame.shared(length)
     tilt = frame.balanced(slope, kinds.weights, np.zeros(0)) if tilted else None

@@ -33,6 +33,7 @@ class NetworkBound(Bound):
 
     factor: float | None = None
     _found: Upper | None = field(default=None, repr=False)
+    _asked: Question | None = field(default=None, repr=False)
     _example: NetworkInstance | None = field(default=None, repr=False)
 
     def example(self) -> NetworkInstance:
@@ -47,8 +48,12 @@ class NetworkBound(Bound):
         return _certificate(self._found, self.metric)
 
     def certify(self, path: str | Path | None = None) -> Certified:
-        """Not available yet for this kind of worst case."""
-        raise OwnstepError("worst cases over networks and with local steps have no rational certificate yet")
+        """The proof of ``upper`` in rational numbers, checked exactly; written as json to ``path`` when given one."""
+        from ownstep.pep.networks.network_proof import certify_network
+
+        assert self._found is not None
+        assert self._asked is not None
+        return certify_network(self._asked, self._found, self.lower, path)
 
 
 def question(
@@ -124,6 +129,7 @@ def enclose(asked: Question, tolerance: float = 1e-5) -> NetworkBound:
         seconds=time.perf_counter() - began,
         factor=where,
         _found=found,
+        _asked=asked,
         _example=best,
     )
 

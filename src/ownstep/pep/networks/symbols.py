@@ -89,6 +89,7 @@ class Frame:
     kinds: Kinds
     units: list[float] = field(default_factory=list)
     difference_units: list[float] = field(default_factory=list)
+    raw: bool = False
 
     def shared(self, unit: float) -> Shared:
         """A new vector that all devices share."""
@@ -107,6 +108,8 @@ class Frame:
 
     def balanced(self, unit: float, weights: Array, total: Array) -> Agents:
         """One new vector per device such that sum_c weights_c mean_c is the row ``total``."""
+        if self.raw:
+            return self.stack(unit)
         count, before = len(self.kinds), len(self.units)
         last = int(np.argmax(weights))
         mean = np.zeros((count, before + count - 1))

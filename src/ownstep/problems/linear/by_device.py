@@ -6,12 +6,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from ownstep.support.lazy import LazyModule
 
 if TYPE_CHECKING:
     from ownstep.problems.linear.model import LinearModel
 
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 
 FEW = 128
@@ -31,11 +33,14 @@ def each(model: LinearModel, x: Array) -> tuple[NDArray[np.float64], Array]:
     losses, out = np.empty(count), np.empty(points.shape, model.dtype)
 
     def one(i: int) -> None:
-        block, point = model.block(i), points[i]
-        ridge, rows = model.ridge(point), model.table.rows(block)
-        loss, slope = model._pointwise(rows @ model._shaped(point), block)
-        losses[i] = loss.sum() / model.counts[i] + 0.5 * float(point @ ridge)
-        out[i] = (rows.T @ slope).ravel() / model.counts[i] + ridge
+        point = points[i]
+        ridge = model.ridge(point)
+        loss, total = 0.0, np.zeros((), model.dtype)
+        for where, rows in model.pieces(i):
+            losses_there, slope = model._pointwise(rows @ model._shaped(point), where)
+            loss, total = loss + losses_there.sum(), total + rows.T @ slope
+        losses[i] = loss / model.counts[i] + 0.5 * float(point @ ridge)
+        out[i] = total.ravel() / model.counts[i] + ridge
 
     def several(cut: tuple[int, int]) -> None:
         at = slice(*cut)
@@ -51,8 +56,10 @@ def each(model: LinearModel, x: Array) -> tuple[NDArray[np.float64], Array]:
 
 def _batch(model: LinearModel, first: int, last: int, points: Array, common: bool) -> tuple[NDArray[np.float64], Array]:
     """The same for the devices first, ..., last - 1 at their points, without a loop over them."""
-    block = slice(int(model.starts[first]), int(model.starts[last]))
-    rows, counts, starts = model.table.rows(block), model.counts[first:last], model.starts[first:last] - block.start
+    block: Any = slice(int(model.starts[first]), int(model.starts[last]))
+    counts, starts = model.counts[first:last], model.starts[first:last] - block.start
+    block = block if model._order is None else model._order[block]
+    rows = model.table.rows(block)
     device = np.repeat(np.arange(last - first), counts)
     shape = (last - first, model.features, model.outputs)
     own = points.reshape(shape)

@@ -33,7 +33,7 @@ class LeastSquares(LinearModel):
             raise InvalidInput(f"targets must be finite, got {y[~np.isfinite(y)][0]}")
         return A, y
 
-    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+    def _pointwise(self, z: Array, block: Any) -> tuple[Array, Array]:
         residual = z - self._y[block]
         return residual**2 / 2, residual
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import mixed_labels
 from ownstep.problems.linear.model import LinearModel
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, require_extra
+from ownstep.support.lazy import LazyModule
 
+if TYPE_CHECKING:
+    from ownstep.problems.linear.tensors import TensorLogistic
+
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 
 
@@ -30,7 +34,7 @@ class Classifier(LinearModel):
     def _codes(self, y: Array) -> NDArray[np.intp]:
         """The place of every label among the classes."""
         if not len(self.classes):
-            self.classes = _classes(y)
+            self.classes = classes_of(y)
         codes = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
         if (self.classes[codes] != y).any():
             raise InvalidInput(
@@ -65,7 +69,7 @@ class BinaryLogistic(Classifier):
         sign, rows = self._y[self.block(device)], self.rows(device)
         return sp.csr_array(sp.diags_array(sign) @ rows) if self._folded else rows, sign
 
-    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+    def _pointwise(self, z: Array, block: Any) -> tuple[Array, Array]:
         sign = None if self._folded else self._y[block]
         margin = z if sign is None else z * sign
         e = np.abs(margin)
@@ -99,7 +103,7 @@ class MultinomialLogistic(Classifier):
         self.outputs = len(self.classes)
         return A, codes
 
-    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+    def _pointwise(self, z: Array, block: Any) -> tuple[Array, Array]:
         y = self._y[block]
         at = np.arange(len(y))
         top = z.max(axis=1)
@@ -159,13 +163,30 @@ def _shares(z: Array) -> tuple[Array, Array]:
     return p, np.log(total) + top
 
 
-def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, **kwargs: Any) -> LinearModel:
-    """:class:`BinaryLogistic` for two classes, :class:`MultinomialLogistic` for more."""
-    model = BinaryLogistic if len(_classes(np.asarray(labels))) == 2 else MultinomialLogistic
+@overload
+def logistic_regression(
+    rows: Any, labels: ArrayLike, *args: Any, device: None = None, **kwargs: Any
+) -> BinaryLogistic | MultinomialLogistic: ...
+@overload
+def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, device: Any, **kwargs: Any) -> TensorLogistic: ...
+def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+    """:class:`BinaryLogistic` for two classes, :class:`MultinomialLogistic` for more.
+
+    With ``device``, such as ``"cuda"``, the rows and the arithmetic live there as torch tensors: the same objective and
+    calls, as :class:`~ownstep.problems.linear.tensors.TensorLogistic`. Rows may then also be dense or CSR tensors.
+    """
+    if device is not None:
+        try:
+            from ownstep.problems.linear.tensors import TensorLogistic
+        except ModuleNotFoundError as error:
+            raise require_extra("torch", "torch") from error
+        return TensorLogistic(rows, labels, *args, device=device, **kwargs)
+    model = BinaryLogistic if len(classes_of(np.asarray(labels))) == 2 else MultinomialLogistic
     return model(rows, labels, *args, **kwargs)
 
 
-def _classes(labels: Array) -> Array:
+def classes_of(labels: Array) -> Array:
+    """The different labels in order, at least two."""
     if labels.ndim != 1 or not len(labels):
         raise InvalidInput(f"labels must be one a sample, got shape {labels.shape}")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():

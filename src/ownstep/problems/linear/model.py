@@ -2,27 +2,29 @@
 
     f_i(x) = (1/n_i) sum_{j on device i} loss(a_j^T x, y_j) + mu/2 ||x||^2
 
-Rows are stored sorted by device, so that a device is a contiguous block: the coefficients of a mix become one
-factor a row, and one product with A and one with A^T serve any number of devices. :mod:`.table` has the products.
+The coefficients of a mix become one factor per row, so one product with A and one with A^T serve any number of
+devices. :mod:`.table` has the products. Rows are stored sorted by device, except that a large dense array, which may
+be a file mapped into memory, is used where it is.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import Partition, as_partition
 from ownstep.problems.linear import by_device, second_order
-from ownstep.problems.linear.table import DenseTable, SparseTable
+from ownstep.problems.linear.table import ONE_BLOCK, DenseTable, SparseTable
 from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
+from ownstep.support.lazy import LazyModule
 
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 
 
@@ -31,7 +33,8 @@ class LinearModel(ABC):
 
     Parameters
     ----------
-    rows : (n, d) dense or sparse features, finite.
+    rows : (n, d) dense or sparse features, finite. A dense array of the right dtype is not copied, nor is one that
+        ``np.memmap`` or ``np.load(mmap_mode="r")`` opened, so a table may be larger than memory; ``intercept`` copies.
     targets : (n,) labels or responses.
     partition : who holds which row; everything on one device by default.
     mu : weight of the L2 term, at least 0.
@@ -72,12 +75,17 @@ class LinearModel(ABC):
         if intercept is True:
             ones = np.ones((n, 1), A.dtype)
             A = sp.csr_array(sp.hstack([A, ones])) if sp.issparse(A) else np.hstack([A, ones])
+        device_of = partition.device_of
         # Within a device rows of equal length lie together: the sparse product then runs without mispredicted
         # branches, nearly twice as fast on rows of a dozen entries.
-        length = np.diff(A.indptr) if sp.issparse(A) else np.zeros(n)
-        order = np.lexsort((length, partition.device_of))
-        if (np.diff(order) != 1).any():
-            A, y = A[order], y[order]
+        length = np.diff(A.indptr) if sp.issparse(A) else None
+        self._order: NDArray[np.intp] | None = None
+        if length is not None or (np.diff(device_of) < 0).any():
+            order = np.argsort(device_of, kind="stable") if length is None else np.lexsort((length, device_of))
+            if length is None and A.size > ONE_BLOCK:
+                self._order, self._device_of = order, device_of  # a large array stays where it is
+            elif (np.diff(order) != 1).any():
+                A, y = A[order], y[order]
         self.mu = float(mu)
         self.intercept = bool(intercept)
         self.names = partition.names
@@ -97,7 +105,7 @@ class LinearModel(ABC):
         """Check and encode the targets; may fold a sign into the rows."""
 
     @abstractmethod
-    def _pointwise(self, z: Array, block: slice) -> tuple[Array, Array]:
+    def _pointwise(self, z: Array, block: Any) -> tuple[Array, Array]:
         """(loss, its derivative) for the rows of a block, at z = A x."""
 
     @abstractmethod
@@ -207,19 +215,28 @@ class LinearModel(ABC):
         some = copy(self)
         chosen = np.asarray(devices, int)
         at = np.concatenate([np.arange(self.starts[i], self.starts[i + 1]) for i in chosen])
+        at, some._order = at if self._order is None else self._order[at], None
         some._y, some.table = self._y[at], type(self.table)(self.table.A[at], self.table.threads)
         some.counts, some.weights = self.counts[chosen], self.weights[chosen] / self.weights[chosen].sum()
         some.names = tuple(self.names[i] for i in chosen)
         some.starts = np.concatenate([[0], np.cumsum(some.counts)])
         return some
 
-    def block(self, device: int) -> slice:
+    def block(self, device: int) -> slice | NDArray[np.intp]:
         """Where the rows of a device are stored."""
-        return slice(int(self.starts[device]), int(self.starts[device + 1]))
+        at = slice(int(self.starts[device]), int(self.starts[device + 1]))
+        return at if self._order is None else self._order[at]
 
     def rows(self, device: int) -> Any:
         """The stored rows of a device, constant feature included; sparse ones carry their label's sign."""
         return self.table.rows(self.block(device))
+
+    def pieces(self, device: int) -> Iterator[tuple[slice | NDArray[np.intp], Any]]:
+        """(where they are stored, rows) of a device: all at once, or in small copies where they are not in order."""
+        at = self.block(device)
+        step = max(1, ONE_BLOCK // self.features)
+        for part in [at] if isinstance(at, slice) else [at[i : i + step] for i in range(0, len(at), step)]:
+            yield part, self.table.rows(part)
 
     @property
     def penalty(self) -> NDArray[np.float64]:
@@ -239,6 +256,8 @@ class LinearModel(ABC):
         """One entry per device, repeated for each of its rows in a block; as it is where there is one device."""
         if len(values) == 1:
             return values
+        if self._order is not None:
+            return values[self._device_of[block]]
         start, stop, _ = block.indices(int(self.starts[-1]))
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         last = int(np.searchsorted(self.starts, stop))
@@ -252,7 +271,13 @@ class LinearModel(ABC):
 
     def _losses(self, x: Array, loss: Array) -> NDArray[np.float64]:
         ridge = 0.5 * float(x @ self.ridge(x))
-        return np.asarray(np.add.reduceat(loss, self.starts[:-1]) / self.counts + ridge, float)
+        return np.asarray(self.means(loss) + ridge, float)
+
+    def means(self, values: Array) -> Array:
+        """The mean over each device's rows of one number per row."""
+        if self._order is None:
+            return np.asarray(np.add.reduceat(values, self.starts[:-1]) / self.counts)
+        return np.bincount(self._device_of, values, minlength=len(self.counts)) / self.counts
 
 
 def _checked_rows(rows: Any, dtype: Any) -> Any:
@@ -266,13 +291,14 @@ def _checked_rows(rows: Any, dtype: Any) -> Any:
             raise
         raise InvalidInput(f"features must be a table of numbers, got {type(rows).__name__}: {error}") from None
     if sp.issparse(A) and A.nnz < np.iinfo(np.int32).max:  # half the index traffic of int64
-        A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+        A.indices, A.indptr = A.indices.astype(np.int32, copy=False), A.indptr.astype(np.int32, copy=False)
     data = A.data if sp.issparse(A) else A
     if A.ndim != 2 or 0 in A.shape:
         raise InvalidInput(f"features must be a non-empty table of samples by features, got shape {A.shape}")
-    if not np.isfinite(data).all():
+    with np.errstate(invalid="ignore"):
+        largest = float(np.maximum(data.max(initial=0), -data.min(initial=0)))  # nan where there is one
+    if not np.isfinite(largest):
         raise InvalidInput(f"features must be finite, got {data[~np.isfinite(data)].flat[0]}")
-    largest = max(float(data.max(initial=0)), -float(data.min(initial=0)))
     limit = float(np.sqrt(np.finfo(A.dtype).max / A.shape[0] / A.shape[1])) / 4
     if largest > limit:
         raise InvalidInput(

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from ownstep.support.lazy import LazyModule
 
 if TYPE_CHECKING:
     from ownstep.problems.linear.model import LinearModel
 
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 BLOCK = 2**21
 """Entries of a block of dense rows, or of a product with them."""
@@ -85,7 +87,7 @@ def hessian(model: LinearModel, x: Array, c: NDArray[np.float64]) -> NDArray[np.
         H = gram(A, np.asarray(curved, float))
         H.flat[:: F + 1] += float(np.sum(c)) * model.penalty
         return H
-    curved = pointwise(model, x, A).astype(float) * np.repeat(c / model.counts, model.counts)[:, None, None]
+    curved = pointwise(model, x, A).astype(float) * model.spread(c / model.counts, slice(None))[:, None, None]
     total = np.zeros((F, C, F, C))
     for a in range(C):
         for b in range(a, C):

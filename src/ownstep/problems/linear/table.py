@@ -13,29 +13,33 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ownstep.support.lazy import LazyModule
 from ownstep.support.threads import one_blas_thread, share_out, thread_count
 
+sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 Pointwise = Callable[..., Any]
 """(A_b x for every x of the pass, the slice b) -> one row for each row of the block."""
 
-CACHE_ROWS = 2**15
+CACHE_ROWS = 2**16
 """Rows in one block of a sparse pass: what is computed row by row then stays in the cache."""
 
 GATHER_ROWS = 2**17
 """Rows behind one block of a sparse transposed product: it gathers from a vector that long, which fits the L2 cache."""
 
-BLOCK_BYTES = 2**20
-"""Of one block of dense rows: still in the cache when the transposed product reads it again."""
+BLOCK_BYTES = 2**22
+"""Of one block of dense rows: still in the L3 cache when the transposed product reads it again."""
 
 ONE_BLOCK = 2**20
 """Stored numbers up to which a table is one block: threads would not pay."""
 
 LANES = 32
-"""Sums that a dense pass keeps apart, and so the most threads it can use."""
+"""Sums that a dense pass keeps apart, and parts of a sparse one's result: the most threads that a pass can use."""
+
+LANE_SIZE = 2**18
+"""Stored numbers behind one part of a sparse transposed product, at least: a call of SciPy costs some 10 us."""
 
 
 class Table(ABC):
@@ -60,7 +64,7 @@ class Table(ABC):
         """Stored numbers."""
 
     @abstractmethod
-    def rows(self, block: slice) -> Any:
+    def rows(self, block: Any) -> Any:
         """Consecutive rows, without a copy."""
 
     @abstractmethod
@@ -90,8 +94,8 @@ class DenseTable(Table):
         """Stored numbers."""
         return int(self.A.size)
 
-    def rows(self, block: slice) -> Any:
-        """Consecutive rows, without a copy."""
+    def rows(self, block: slice | NDArray[np.intp]) -> Any:
+        """Some rows; consecutive ones without a copy."""
         return self.A[block]
 
     def each_block(self, F: Callable[..., object], *xs: Array) -> None:
@@ -136,7 +140,8 @@ class SparseTable(Table):
         self.blocks = _cut(n, n if small else max(1, int(min(CACHE_ROWS, 2 * ONE_BLOCK / per_row))))
         self._parts = [self.rows(b) for b in self.blocks]
         groups = _cut(n, max(GATHER_ROWS, int(4 * d / per_row)))  # short rows of A^T are not worth a cut
-        self._features = [slice(0, d)] if small else _even(np.bincount(A.indices, minlength=d), LANES)
+        lanes = int(min(LANES, A.nnz / len(groups) / LANE_SIZE))
+        self._features = [slice(0, d)] if small else _even(np.bincount(A.indices, minlength=d), max(2, lanes))
         turned: list[Any] = [None] * len(groups)
 
         def turn(at: int) -> None:
@@ -151,7 +156,7 @@ class SparseTable(Table):
         """Stored numbers."""
         return int(self.A.nnz)
 
-    def rows(self, block: slice) -> Any:
+    def rows(self, block: Any) -> Any:
         """Consecutive rows, without a copy."""
         return _view(self.A, block)
 

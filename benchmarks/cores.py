@@ -1,0 +1,158 @@
+"""Does a round use every core, and does it stay one pass for many devices?
+
+    env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS python benchmarks/cores.py [--out FOLDER] [--only NAME]
+
+Peers, measured in the same run and interleaved, ratios of medians, below 1 means we are faster:
+SciPy, the two products on the whole matrix and the pointwise loss between them on one thread, as ``mix`` did it before;
+scikit-learn's ``LinearModelLoss.loss_gradient`` on the same matrix with as many threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import scipy.sparse as sp
+import sklearn
+from sklearn._loss import HalfBinomialLoss
+from sklearn.linear_model._linear_loss import LinearModelLoss
+
+from ownstep import BinaryLogistic, load, partition
+from ownstep.engines import describe
+from ownstep.support.threads import thread_count
+
+
+def interleaved(repeats: int, *calls: Callable[[], object]) -> list[float]:
+    """Median seconds of each call, measured in turns so that noise hits all alike.
+
+    A pause before each: the threads of OpenMP and OpenBLAS wait for more work in a busy loop, at the next call's cost.
+    """
+    for call in calls:
+        call()
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeats):
+        for mine, call in zip(times, calls, strict=True):
+            time.sleep(0.1)
+            began = time.perf_counter()
+            call()
+            mine.append(time.perf_counter() - began)
+    return [float(np.median(t)) for t in times]
+
+
+def sparse(n: int, d: int, per_row: int, signed: bool = True) -> Any:
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, d, (n, per_row), dtype=np.int32)
+    columns.sort(axis=1)
+    numbers = rng.standard_normal(n * per_row) if signed else rng.random(n * per_row)
+    starts = np.arange(0, n * per_row + 1, per_row, dtype=np.int32)
+    return sp.csr_array((numbers, columns.ravel(), starts), shape=(n, d))
+
+
+def w8a() -> Any:
+    rows = load("w8a").rows.tocsr()
+    rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+    return rows
+
+
+def before(rows: Any, sign: Any, c: float) -> Callable[[Any], object]:
+    """A round as it was: whole products, one after the other."""
+    if sp.issparse(rows):
+        signed = sp.csr_array(sp.diags_array(sign) @ rows)
+        transposed = sp.csr_array(signed.T)
+    else:
+        signed = rows * sign[:, None]
+        transposed = signed.T
+
+    def mix(x: Any) -> object:
+        z = signed @ x
+        e = np.abs(z)
+        np.exp(np.negative(e, out=e), out=e)
+        loss = np.log1p(e)
+        loss -= np.minimum(z, 0)
+        slope = np.where(z >= 0, e, 1)
+        e += 1
+        slope /= np.negative(e, out=e)
+        return np.add.reduceat(loss, [0]), transposed @ (slope * c)
+
+    return mix
+
+
+TABLES: dict[str, Callable[[], Any]] = {
+    "w8a": w8a,
+    "sparse 400k x 5k, 20 per row": lambda: sparse(400_000, 5_000, 20),
+    "sparse 2M x 10k, 10 per row": lambda: sparse(2_000_000, 10_000, 10),
+    "sparse 2M x 10k, 10 per row, none negative": lambda: sparse(2_000_000, 10_000, 10, signed=False),
+    "dense 1M x 100": lambda: np.random.default_rng(0).standard_normal((1_000_000, 100)),
+    "dense 200k x 784": lambda: np.random.default_rng(0).standard_normal((200_000, 784)),
+}
+
+
+def rounds(name: str, rows: Any, repeats: int) -> dict[str, float]:
+    n, d = rows.shape
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 2, n)
+    sign, target = np.where(labels == 1, 1.0, -1.0), labels.astype(float)
+    x = 0.1 * rng.standard_normal(d)
+    one = BinaryLogistic(rows, labels, mu=1e-3)
+    many = BinaryLogistic(rows, labels, partition.given(np.arange(n) * 10_000 // n), mu=1e-3)
+    old = before(rows, sign, 1 / n)
+    theirs, threads = LinearModelLoss(base_loss=HalfBinomialLoss(), fit_intercept=False), thread_count()
+    new, split, scipys, peers = interleaved(
+        repeats,
+        lambda: one.mix(x, one.weights),
+        lambda: many.mix(x, many.weights),
+        lambda: old(x),
+        lambda: theirs.loss_gradient(x, rows, target, l2_reg_strength=1e-3, n_threads=threads),
+    )
+    found = {
+        "seconds per round": new,
+        "round / the round before": new / scipys,
+        "round / scikit-learn's loss_gradient": new / peers,
+        "10,000 devices / 1 device": split / new,
+    }
+    for count, problem in ((1, one), (10_000, many)):
+        began = time.perf_counter()
+        describe(problem)
+        found[f"describe {count:,} devices, in rounds"] = (time.perf_counter() - began) / new
+    print(name, *(f"  {what:<42} {value:.3g}" for what, value in found.items()), sep="\n", flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", choices=sorted(TABLES))
+    parser.add_argument("--repeats", type=int, default=11)
+    given = parser.parse_args()
+    print(f"{thread_count()} threads")
+    found = {name: rounds(name, make(), given.repeats) for name, make in TABLES.items() if given.only in (None, name)}
+    if given.out:
+        about = {
+            "threads": thread_count(),
+            "machine": platform.platform(),
+            "processor": _processor(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "scikit-learn": sklearn.__version__,
+            "date": time.strftime("%Y-%m-%d"),
+            "command": "env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS python benchmarks/cores.py",
+        }
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "cores.json").write_text(json.dumps({"about": about, "tables": found}, indent=1) + "\n")
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    return f"{len(names)} x {names[0].split(':')[1].strip()}" if names else platform.processor()
+
+
+if __name__ == "__main__":
+    main()

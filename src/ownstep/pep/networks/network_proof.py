@@ -1,0 +1,254 @@
+"""The proof of a worst case over networks or with local steps in rational numbers, for ``proof/check_network``."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ownstep.pep.networks.enclose import Question, Upper
+from ownstep.pep.networks.follow import follow
+from ownstep.pep.networks.symbols import Agents, Kinds, Shared
+from ownstep.pep.proof.certify import Certified, rational, rounded_up
+from ownstep.pep.proof.check_network import check
+from ownstep.support.errors import OwnstepError
+from ownstep.support.files import write_atomically
+
+CLOSE = 1e-9
+"""So far a sum of coefficients that make a whole number may have been rounded away from it."""
+
+WHAT = {
+    "value": "f(x) - f(x*) at the last point",
+    "distance": "||x - x*||^2 at the last point",
+    "gradient": "||grad f(x)||^2 at the last point",
+    "value_average": "f(x) - f(x*) at the mean of the points",
+    "distance_average": "||x - x*||^2 at the mean of the points",
+    "distance_devices": "1/N sum_i ||x_i - x*||^2 at the end",
+    "consensus": "1/N sum_i ||x_i - mean||^2 at the end",
+}
+
+DUST = 1e-13
+"""Coefficients this much smaller than their vector's largest are what is left of a cancellation."""
+
+
+def certify_network(asked: Question, found: Upper, lower: float, path: str | Path | None = None) -> Certified:
+    """Make the proof exact, have it checked, and write it to ``path`` when given one.
+
+    Raises
+    ------
+    OwnstepError : when the exact slack is not positive semidefinite, or the metric has no certificate.
+    """
+    if asked.metric.endswith("_worst"):
+        raise OwnstepError("the worst device has no rational certificate: each device would need one of its own")
+    if asked.schedule is not None:
+        raise OwnstepError("worst cases with absent devices have no rational certificate")
+    certificate = _exact(asked, found)
+    try:
+        bound = check(certificate)
+    except ValueError as why:
+        raise OwnstepError(f"the bound does not survive exact arithmetic: {why}") from None
+    target = None if path is None else Path(path)
+    if target is not None:
+        try:
+            with write_atomically(target) as file:
+                file.write((json.dumps(certificate, indent=1) + "\n").encode())
+        except OSError as error:
+            raise OwnstepError(f"cannot write the certificate to {str(target)!r}: {error}") from error
+    return Certified(lower, bound, certificate, target)
+
+
+def describe_network(certificate: dict[str, Any]) -> str:
+    """What a certificate states, in one sentence."""
+    s = certificate["statement"]
+    metric = WHAT[s["metric"]]
+    kinds = "; ".join(f"{d['count']} x F(mu={d['mu']}, L={d['L']}), weight {d['weight']}" for d in s["devices"])
+    where = "" if s["network"] is None else " over all networks with eigenvalues in [{lo}, {hi}]".format(**s["network"])
+    bound = rounded_up(Fraction(certificate["bound"]))
+    radii = f"||x0-x*|| <= {s['start']['r0']}, ||x_i*-x*|| <= {s['start']['rstar']}"
+    return f"{metric} <= {bound:.12g} after the steps stated{where}, for all f_i in [{kinds}], {radii}"
+
+
+def _exact(asked: Question, found: Upper) -> dict[str, Any]:
+    """The statement, and multipliers for which the values cancel exactly."""
+    statement = _statement(asked, found)
+    inter, m = found.program.interpolation, found.proof.multipliers
+    order = [j for j, step in enumerate(statement["steps"]) if step["do"] == "gradient"]
+    names: list[Any] = ["*", *order]
+    if "K" in inter.names:
+        names.append("K")
+    if "own" in inter.names:
+        names.append("own")
+    multipliers = {tuple(pair): Fraction(float(t)) for pair, t in zip(inter.pairs.tolist(), m.conditions, strict=True)}
+    _cancel(statement, found, multipliers)
+    heads = [Fraction(float(t)) for t in m.heads]
+    squares = _squares(asked, found)
+    starts = [t / square for t, square in zip(heads, squares, strict=True)]
+    bound = sum((t * square for t, square in zip(starts, squares, strict=True)), Fraction(0))
+    matrices = [[[str(Fraction(float(Z[j, i]))) for i in range(j + 1)] for j in range(len(Z))] for Z in m.matrices]
+    free = []
+    for a, Z in zip(m.free, m.matrices, strict=True):
+        numbers = iter(a)
+        free.append([[str(Fraction(float(next(numbers)))) for _ in range(j)] for j in range(len(Z))])
+    return {
+        "format": "ownstep network certificate 1",
+        "statement": statement,
+        "bound": str(bound),
+        "multipliers": {
+            "start": [str(t) for t in starts],
+            "conditions": [[c, names[p], names[q], str(t)] for (c, p, q), t in sorted(multipliers.items()) if t],
+            "Z": matrices,
+            "a": free,
+        },
+    }
+
+
+def _squares(asked: Question, found: Upper) -> list[Fraction]:
+    """The right sides of the bounds on the start, in the program's order."""
+    kinds, start = len(found.program.blocks.kinds), asked.start
+    out = [rational(asked.r0)] * (kinds if start.points == "ball" else 1)
+    if found.path.own is not None:
+        out += [rational(asked.rstar)] * kinds
+    if start.gradients is not None and found.path.tilt is not None:
+        out.append(rational(start.gradients))
+    if start.trackers is not None:
+        out.append(rational(start.trackers))
+    return [number**2 for number in out]
+
+
+def _cancel(statement: dict[str, Any], found: Upper, multipliers: dict[tuple[int, ...], Fraction]) -> None:
+    """Put what is left of each value onto its condition with x*, which is triple 0: the values then cancel exactly."""
+    inter = found.program.interpolation
+    left: dict[tuple[int, int], Fraction] = {}
+    for (c, p, q), t in multipliers.items():
+        left[c, q] = left.get((c, q), Fraction(0)) - t
+        left[c, p] = left.get((c, p), Fraction(0)) + t
+    if statement["metric"].startswith("value"):
+        at = inter.names.index("K")
+        for c, kind in enumerate(statement["devices"]):
+            if inter.value[c, at] >= 0:
+                left[c, at] = left.get((c, at), Fraction(0)) + int(kind["count"]) * Fraction(kind["weight"])
+    for (c, point), rest in left.items():
+        if point != 0 and rest:
+            pair = (c, 0, point) if rest > 0 else (c, point, 0)
+            multipliers[pair] = multipliers.get(pair, Fraction(0)) + abs(rest)
+
+
+def _statement(asked: Question, found: Upper) -> dict[str, Any]:
+    """Devices by kind, and the method as what its devices do, over atoms."""
+    kinds, network, start = found.program.blocks.kinds, asked.network, asked.start
+    count = len(kinds)
+    raw = Kinds(kinds.index, kinds.counts, kinds.weight, np.zeros(count), np.ones(count), np.ones(count, bool))
+    factor = network.hi if network is not None and network.lo == network.hi else None
+    apart_at_first = start.points != "same"
+    options: Any = {"network": network, "factor": factor, "apart": apart_at_first, "raw": True}
+    path = follow(asked.method, asked.devices, raw, asked.rounds, **options)
+    steps: list[tuple[int, str, Any, int, Agents]] = []
+    for e in path.evaluations:
+        steps.append((_first(e.v), "gradient", e.x, 0, e.v))
+    for group, x, y in path.steps:
+        steps.append((_first(y), "mix", x, group, y))
+    steps.sort(key=lambda step: step[0])
+    if sum(step[1] == "mix" for step in steps) != len(found.path.steps):
+        raise OwnstepError("this method has no rational certificate: its averages are known in part")
+    columns: dict[int, tuple[int, int]] = {}
+    apart: dict[int, int] = {}
+    same = start.points == "same"
+    if same:
+        columns[0] = (0, 0)
+    atoms = [*([] if same else [path.start]), *(step[4] for step in steps)]
+    for atom, stack in enumerate(atoms, start=int(same)):
+        apart[int(np.argmax(np.abs(stack.difference[0])))] = atom
+        for c in range(count):
+            columns[int(np.argmax(np.abs(stack.mean_rows[c])))] = (atom, c)
+    shifts = [1.0]
+    write = _Writer(count, columns, apart, shifts)
+    written = []
+    for _, do, x, group, _ in steps:
+        of, move = write(x)
+        written.append({"do": do, "of": of, "group": group})
+        shifts.append(0.0 if do == "gradient" else move)
+    devices: list[dict[str, Any]] = []
+    for c in range(count):
+        numbers = {"weight": kinds.weight[c], "mu": kinds.mu[c], "L": kinds.L[c]}
+        texts = {name: str(rational(float(value))) for name, value in numbers.items()}
+        devices.append({"count": int(kinds.counts[c])} | texts)
+    others = sum((d["count"] * Fraction(d["weight"]) for d in devices[1:]), Fraction(0))
+    devices[0]["weight"] = str((1 - others) / devices[0]["count"])
+    ends = {"lo": str(rational(network.lo)), "hi": str(rational(network.hi))} if network is not None else None
+    held = path.stacks[-1]
+    return {
+        "devices": devices,
+        "any_number": network is not None and network.any_number,
+        "network": ends,
+        "start": {
+            "points": start.points,
+            "r0": str(rational(asked.r0)),
+            "rstar": "inf" if math.isinf(asked.rstar) else str(rational(asked.rstar)),
+            "gradients": None if start.gradients is None else str(rational(start.gradients)),
+            "trackers": None if start.trackers is None else str(rational(start.trackers)),
+        },
+        "metric": asked.metric,
+        "steps": written,
+        "points": [write(point.spread())[0] for point in path.points],
+        "stack": None if held is None else write(held)[0],
+    }
+
+
+def _first(x: Agents) -> int:
+    return int(np.argmax(np.abs(x.mean_rows[0])))
+
+
+class _Writer:
+    """Writes vectors of the devices as numbers times own atoms and times means of kinds.
+
+    Parameters
+    ----------
+    columns, apart : (atom, kind) of each mean column, and the atom of each difference column.
+    shifts : by how much each atom moves when everything is moved by one; grows with the atoms.
+    """
+
+    def __init__(
+        self, kinds: int, columns: dict[int, tuple[int, int]], apart: dict[int, int], shifts: list[float]
+    ) -> None:
+        self.kinds, self.columns, self.apart, self.shifts = kinds, columns, apart, shifts
+        self.place = {key: column for column, key in columns.items()}
+
+    def __call__(self, x: Agents | Shared) -> tuple[list[dict[str, Any]], float]:
+        """The vector, and by how much it moves: a whole number, made exact where rounding left it next to one."""
+        stack = x.spread() if isinstance(x, Shared) else x
+        means, differences = stack.mean_rows, stack.difference
+        least = DUST * max(float(np.abs(means).max(initial=0)), float(np.abs(differences).max(initial=0)))
+        out, moves = [], []
+        for c in range(self.kinds):
+            rest = {column: float(v) for column, v in enumerate(means[c]) if v}
+            own: dict[int, Fraction] = {}
+            for j in np.flatnonzero(differences[c]).tolist():
+                value, atom = float(differences[c, j]), self.apart[j]
+                column = self.place[atom, c]
+                rest[column] = rest.get(column, 0.0) - value
+                if abs(value) > least:
+                    own[atom] = rational(value)
+            shared = {self.columns[at]: rational(v) for at, v in sorted(rest.items()) if abs(v) > least}
+            moves.append(self._settle(own, shared))
+            out.append(
+                {
+                    "own": [[atom, str(t)] for atom, t in sorted(own.items())],
+                    "means": [[k, atom, str(t)] for (atom, k), t in sorted(shared.items())],
+                }
+            )
+        return out, moves[0]
+
+    def _settle(self, own: dict[int, Fraction], shared: dict[tuple[int, int], Fraction]) -> float:
+        """Make the sum of what moves a whole number, where it is one up to rounding."""
+        total = sum((t * round(self.shifts[a]) for a, t in own.items()), Fraction(0))
+        total += sum((t * round(self.shifts[a]) for (a, _), t in shared.items()), Fraction(0))
+        whole = round(total)
+        if total != whole and abs(float(total - whole)) < CLOSE:
+            table: dict[Any, Fraction] = own if any(self.shifts[a] for a in own) else shared
+            moving = [key for key in table if self.shifts[key if table is own else key[0]]]
+            table[moving[0]] += (whole - total) / round(self.shifts[moving[0] if table is own else moving[0][0]])
+        return float(whole)

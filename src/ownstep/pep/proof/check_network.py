@@ -1,0 +1,341 @@
+"""Check a worst case over networks or with local steps, with fractions alone: ``python check_network.py proof.json``.
+
+A certificate holds a *statement* and multipliers; all else is derived here. The statement lists what the devices do, in
+order: each step takes every device's gradient at a point, or averages vectors with the mixing matrix W, and its result
+is one new vector per device, an *atom*. A vector of the devices is, kind by kind, numbers times a device's own atoms
+plus numbers times the means of the atoms of kinds. With x* = 0, s_i = grad f_i(x*), v = gradient - mu x - s_i,
+
+    phi_q - phi_p + <v_q, x_p - x_q> + ||v_p - v_q||^2 / (2 (L - mu)) <= 0          for points p, q of one device,
+    mean Y = mean X,  X'Y = Y'X,  (Y - lo X)'(Y - hi X) <= 0                        for Y = W X, less their means.
+
+Times numbers >= 0 (a matrix Z >= 0 for the last one) and added up they prove the bound, if the phi cancel and the forms
+left are semidefinite: one over the means of the kinds, and one for each kind over its members' differences from it.
+"""
+
+import json
+import math
+import re
+import sys
+from fractions import Fraction
+from typing import Any
+
+FORMAT = "ownstep network certificate 1"
+MOST_BYTES, MOST_DIGITS, MOST_STEPS = 50_000_000, 1_000, 200  # beyond these a check would take too long; refused
+ONE = Fraction(1)
+Vector = dict[Any, Fraction]  # coefficients by unknown; a form has them by pairs of unknowns
+Stack = list[tuple[Vector, Vector]]  # by kind: over the means, and over the differences
+
+
+def need(condition: bool, why: str) -> None:
+    """Refuse a certificate that does not prove what it states."""
+    if not condition:
+        raise ValueError(why)
+
+
+def fields(data: Any, *names: str) -> list[Any]:
+    """The entries of an object that has these names and no others."""
+    need(type(data) is dict and {*data} == {*names}, f"an object must have the fields {', '.join(names)} and no others")
+    return [data[name] for name in names]
+
+
+def exact(text: Any) -> Fraction:
+    """A number as it is written, "-1/3" or "2": no float, which is not what it reads as, and no power of ten."""
+    need(type(text) is str and len(text) <= MOST_DIGITS, "a number must be a text of a reasonable length")
+    need(re.fullmatch(r"-?[0-9]+(/0*[1-9][0-9]*)?", text) is not None, f"{text!r} is no exact number")
+    return Fraction(text)
+
+
+def total(*terms: tuple[Any, Vector]) -> Vector:
+    """Sum of factor times vector."""
+    out: Vector = {}
+    for name, term in ((name, factor * value) for factor, vector in terms for name, value in vector.items()):
+        out[name] = out.get(name, 0) + term
+    return {name: value for name, value in out.items() if value}
+
+
+def add(form: Vector, a: Vector, b: Vector, factor: Fraction) -> None:
+    """To a quadratic form, the symmetric part of factor a b^T."""
+    for (i, p), (j, q) in ((one, other) for one in a.items() for other in b.items()):
+        for at in ((i, j), (j, i)):
+            form[at] = form.get(at, 0) + factor * p * q / 2
+
+
+def semidefinite(form: Vector) -> bool:
+    """Is a form positive semidefinite? Elimination without fractions (Bareiss); pivots are leading minors."""
+    names, last = sorted({i for i, _ in form}, key=repr), 1
+    common = math.lcm(*(value.denominator for value in form.values()))
+    rows = [[int(form.get((i, j), 0) * common) for j in names] for i in names]
+    while rows:
+        (pivot, *top), rows = rows[0], rows[1:]
+        if pivot < 0 or (pivot == 0 and any(top)):
+            return False
+        factor, last, before = pivot or last, pivot or last, last
+        rows = [[(factor * a - head * b) // before for a, b in zip(row, top, strict=True)] for head, *row in rows]
+    return True
+
+
+class Case:
+    """The devices of a statement, the vectors it makes of them, and the forms over both."""
+
+    def __init__(self, s: Any) -> None:
+        read = []
+        for count, *numbers in (fields(kind, "count", "weight", "mu", "L") for kind in s["devices"]):
+            weight, mu, L = map(exact, numbers)
+            need(type(count) is int and count > 0 and weight > 0 and 0 <= mu <= L and L > 0, "the devices")
+            read.append((Fraction(count), weight, mu, L))
+        need(bool(read), "there are no devices")
+        need(sum(count * weight for count, weight, _, _ in read) == 1, "the weights do not sum to one")
+        need(type(s["any_number"]) is bool, "whether the number of devices is left open")
+        self.devices = sum(count for count, _, _, _ in read)
+        self.share = [count / self.devices for count, _, _, _ in read]
+        self.weight = [count * weight for count, weight, _, _ in read]
+        self.each = [weight for _, weight, _, _ in read]
+        self.mu, self.L = [mu for _, _, mu, _ in read], [L for _, _, _, L in read]
+        self.every = range(len(read))
+        self.twins = [c for c in self.every if read[c][0] > 1 or s["any_number"]]
+        self.forms: dict[Any, Vector] = {"mean": {}, **{c: {} for c in self.twins}}
+
+    def fresh(self, name: Any, free: Any = None, weights: Any = None, held: Vector | None = None) -> Stack:
+        """One new vector per device; with ``weights``, such that sum_c weights_c mean_c is ``held``."""
+        means: list[Vector] = [{(name, c): ONE} if free is None or free(c) else {} for c in self.every]
+        if weights is not None:
+            last = max(self.every, key=lambda c: weights[c])
+            rest = [(-weights[c], means[c]) for c in self.every if c != last]
+            means[last] = total(*((f / weights[last], v) for f, v in [(ONE, held or {}), *rest]))
+        return [(means[c], {(name,): ONE} if free is None or free(c) else {}) for c in self.every]
+
+    def combine(self, *terms: tuple[Any, Stack]) -> Stack:
+        """Sum of stacks times a number, or one number per kind."""
+        pick = [[(f[c] if isinstance(f, list) else f, stack[c]) for f, stack in terms] for c in self.every]
+        return [(total(*((f, v[0]) for f, v in row)), total(*((f, v[1]) for f, v in row))) for row in pick]
+
+    def mean(self, x: Stack) -> Vector:
+        """The mean over all devices."""
+        return total(*((self.share[c], x[c][0]) for c in self.every))
+
+    def apart(self, x: Stack) -> Stack:
+        """A stack less its mean."""
+        middle = self.mean(x)
+        return [(total((ONE, x[c][0]), (-ONE, middle)), x[c][1]) for c in self.every]
+
+    def product(self, c: int, a: tuple[Vector, Vector], b: tuple[Vector, Vector], factor: Fraction) -> None:
+        """Factor times the mean of <a_i, b_i> over the members of kind c, added to the forms."""
+        add(self.forms["mean"], a[0], b[0], factor)
+        if c in self.twins:
+            add(self.forms[c], a[1], b[1], factor)
+
+    def average(self, a: Stack, b: Stack, factor: Fraction, weights: list[Fraction]) -> None:
+        """Factor times sum_c weights_c (mean of <a_i, b_i> over kind c), added to the forms."""
+        for c in self.every:
+            self.product(c, a[c], b[c], factor * weights[c])
+
+    def vector(self, written: Any, atoms: list[Stack], shifts: list[Fraction]) -> tuple[Stack, Fraction]:
+        """A vector of the statement, and how far it moves when everything is moved by one.
+
+        By kind: "own" pairs [atom, number], and "means" [kind, atom, number]. All kinds must move alike: a method does
+        not know where the origin is.
+        """
+        need(len(written) == len(self.every), "a vector has one entry for each kind")
+        out: Stack = []
+        moves = set()
+        for c, entry in enumerate(written):
+            own, means = fields(entry, "own", "means")
+            mine = [(exact(t), place(a, atoms)) for a, t in own]
+            shared = [(exact(t), place(a, atoms), place(k, self.share)) for k, a, t in means]
+            moving = [*mine, *((t, a) for t, a, _ in shared)]
+            mean = total(*((t, atoms[a][c][0]) for t, a in mine), *((t, atoms[a][k][0]) for t, a, k in shared))
+            out.append((mean, total(*((t, atoms[a][c][1]) for t, a in mine))))
+            moves.add(sum((t * shifts[a] for t, a in moving), Fraction(0)))
+        need(len(moves) == 1, "a vector is tied to the origin in one kind of device and not in another")
+        return out, moves.pop()
+
+
+def place(index: Any, where: Any) -> int:
+    """An index as it is meant: from 0 on."""
+    need(type(index) is int and 0 <= index < len(where), f"there is nothing at {index!r}")
+    return int(index)
+
+
+def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], Any, Stack, list[Stack], Stack | None]:
+    """(triples by name, mixing steps, tilt, start, points, last stack), all derived from the statement."""
+    rstar, same = s["start"]["rstar"], s["start"]["points"] == "same"
+    tilted = rstar == "inf" or exact(rstar) > 0
+    need(s["start"]["points"] in ("same", "ball", "mean"), "the start")
+    start = case.fresh("x")
+    if same:
+        start = [({"x0": ONE}, {}) for _ in case.every]
+    several = case.devices > 1 or s["any_number"]
+    tilt = case.fresh("s", weights=case.weight) if tilted and several else None
+    atoms: list[Stack] = [start]
+    triples: dict[Any, tuple[Stack, Stack]] = {}
+    mixed: list[Any] = []
+
+    def evaluate(name: Any, x: Stack) -> Stack:
+        v = case.fresh(("v", name), free=lambda c: case.mu[c] < case.L[c])
+        triples[name] = (x, v)
+        return case.combine((ONE, v), (case.mu, x), *([(ONE, tilt)] if tilt is not None else []))
+
+    shifts = [ONE]
+
+    def point_of(written: Any) -> Stack:
+        x, move = case.vector(written, atoms, shifts)
+        need(move == 1, "a point is tied to the origin")
+        return x
+
+    need(len(s["steps"]) <= MOST_STEPS, "the statement is too large to be checked")
+    for j, step in enumerate(s["steps"]):
+        do, of, group = fields(step, "do", "of", "group")
+        if do == "gradient":
+            need(group == 0, "a gradient has no mixing matrix")
+            atoms.append(evaluate(j, point_of(of)))
+            shifts.append(Fraction(0))
+        else:
+            need(do == "mix" and s["network"] is not None, f"step {j} does neither")
+            x, move = case.vector(of, atoms, shifts)
+            y = case.fresh(("y", j), weights=case.share, held=case.mean(x))
+            mixed.append((place(group, range(len(s["steps"]))), x, y))
+            atoms.append(y)
+            shifts.append(move)
+    points = [point_of(point) for point in s["points"]]
+    for point in points:
+        need(all(not row[1] and row[0] == point[0][0] for row in point), "a point is not one for all devices")
+    stack = None if s["stack"] is None else point_of(s["stack"])
+    judged = points[-1]
+    if s["metric"].endswith("_average"):
+        judged = case.combine(*((Fraction(1, len(points)), p) for p in points))
+    if s["metric"].split("_")[0] in ("value", "gradient"):
+        evaluate("K", judged)
+    if tilt is not None and rstar != "inf":
+        z = case.fresh("z")
+        triples["own"] = (z, case.combine((-ONE, tilt), ([-mu for mu in case.mu], z)))
+    return triples, mixed, tilt, start, [*points[:-1], judged], stack
+
+
+def radii(case: Case, s: Any, triples: Any, tilt: Any, start: Stack) -> list[tuple[Any, Fraction]]:
+    """What is bounded at the start: (how to add it to the forms, bound squared)."""
+    r0, found = exact(s["start"]["r0"]), []
+    need(r0 > 0, "r0")
+
+    def kind(c: int, x: Stack) -> Any:
+        return lambda t: case.product(c, x[c], x[c], t)
+
+    if s["start"]["points"] == "same":
+        found.append((kind(0, start), r0**2))
+    elif s["start"]["points"] == "mean":
+        found.append((lambda t: case.average(start, start, t, case.share), r0**2))
+    else:
+        found += [(kind(c, start), r0**2) for c in case.every]
+    if "own" in triples:
+        found += [(kind(c, triples["own"][0]), exact(s["start"]["rstar"]) ** 2) for c in case.every]
+    scale = [case.devices * w for w in case.each]
+    if s["start"]["gradients"] is not None and tilt is not None:
+        square = [share * f**2 for share, f in zip(case.share, scale, strict=True)]
+        found.append((lambda t: case.average(tilt, tilt, t, square), exact(s["start"]["gradients"]) ** 2))
+    if s["start"]["trackers"] is not None:
+        need(0 in triples, "a bound on the first gradients needs them as the first step")
+        x, v = triples[0]
+        slope = case.combine((scale, v), ([f * mu for f, mu in zip(scale, case.mu, strict=True)], x))
+        slope = slope if tilt is None else case.combine((ONE, slope), (scale, tilt))
+        off = case.apart(slope)
+        found.append((lambda t: case.average(off, off, t, case.share), exact(s["start"]["trackers"]) ** 2))
+    return found
+
+
+def spectral(case: Case, s: Any, mixed: list[Any], m: Any) -> None:
+    """The conditions on the mixing steps, times Z and a."""
+    groups = sorted({g for g, _, _ in mixed})
+    need(len(m["Z"]) == len(m["a"]) == len(groups), "the multipliers of the mixing steps")
+    for group, Z, a in zip(groups, m["Z"], m["a"], strict=True):
+        lo, hi = map(exact, fields(s["network"], "lo", "hi"))
+        need(-1 < lo <= hi < 1, "the eigenvalues")
+        steps = [(case.apart(x), case.apart(y)) for g, x, y in mixed if g == group]
+        below = [case.combine((ONE, y), (-lo, x)) for x, y in steps]
+        above = [case.combine((ONE, y), (-hi, x)) for x, y in steps]
+        need([len(row) for row in Z] == list(range(1, len(steps) + 1)), "the shape of Z")
+        need([len(row) for row in a] == list(range(len(steps))), "the shape of a")
+        whole: Vector = {}
+        for j in range(len(steps)):
+            for i in range(j + 1):
+                t = exact(Z[j][i])
+                whole[i, j] = whole[j, i] = t
+                case.average(below[i], above[j], t, case.share)
+                if i < j:
+                    case.average(below[j], above[i], t, case.share)
+                    free = exact(a[j][i])
+                    case.average(steps[i][0], steps[j][1], free, case.share)
+                    case.average(steps[j][0], steps[i][1], -free, case.share)
+        need(semidefinite(whole), "Z is not positive semidefinite")
+
+
+def subtract_metric(case: Case, s: Any, triples: Any, judged: Stack, stack: Stack | None) -> Vector:
+    """Take the metric from the forms, and return what it takes from the values."""
+    kind, point = s["metric"].split("_")[0], judged[0]
+    if s["metric"] in ("distance_devices", "consensus"):
+        devices = judged if stack is None else stack
+        devices = case.apart(devices) if kind == "consensus" else devices
+        case.average(devices, devices, -ONE, case.share)
+        return {}
+    need(s["metric"] in ("value", "distance", "gradient", "value_average", "distance_average"), "the metric")
+    curved = sum((w * mu for w, mu in zip(case.weight, case.mu, strict=True)), Fraction(0))
+    if kind == "distance":
+        add(case.forms["mean"], point[0], point[0], -ONE)
+    elif kind == "gradient":
+        slope = total((curved, point[0]), *((case.weight[c], triples["K"][1][c][0]) for c in case.every))
+        add(case.forms["mean"], slope, slope, -ONE)
+    else:
+        add(case.forms["mean"], point[0], point[0], -curved / 2)
+        return {(c, "K"): -case.weight[c] for c in case.every if case.mu[c] < case.L[c]}
+    return {}
+
+
+def check(certificate: Any) -> Fraction:
+    """The bound that the certificate proves; raises ValueError where it proves nothing."""
+    form_of, s, text, m = fields(certificate, "format", "statement", "bound", "multipliers")
+    need(form_of == FORMAT, f"the format must be {FORMAT!r}")
+    fields(s, "devices", "any_number", "network", "start", "metric", "steps", "points", "stack")
+    fields(s["start"], "points", "r0", "rstar", "gradients", "trackers")
+    fields(m, "start", "conditions", "Z", "a")
+    bound = exact(text)
+    case = Case(s)
+    triples, mixed, tilt, start, points, stack = run(case, s)
+    nothing: Stack = [({}, {}) for _ in case.every]
+    known = {"*": (nothing, nothing), **triples}
+    values = subtract_metric(case, s, triples, points[-1], stack)
+    for c, p, q, times in m["conditions"]:
+        need(all(type(name) in (int, str) and name in known for name in (p, q)), f"there is no point {p!r} or {q!r}")
+        t, (x_p, v_p), (x_q, v_q) = exact(times), known[p], known[q]
+        span = case.L[place(c, case.L)] - case.mu[c]
+        need(t >= 0 and span > 0 and p != q, f"the condition {c}, {p}, {q}, {times}")
+        values[c, q], values[c, p] = values.get((c, q), 0) + t, values.get((c, p), 0) - t
+        step, turn = case.combine((ONE, x_p), (-ONE, x_q)), case.combine((ONE, v_p), (-ONE, v_q))
+        case.product(c, v_q[c], step[c], t)
+        case.product(c, turn[c], turn[c], t / (2 * span))
+    proved, bounded = Fraction(0), radii(case, s, triples, tilt, start)
+    need(len(m["start"]) == len(bounded), "the multipliers of the start")
+    for times, (put, square) in zip(m["start"], bounded, strict=True):
+        t = exact(times)
+        need(t >= 0, "a multiplier of the start is negative")
+        put(t)
+        proved += t * square
+    spectral(case, s, mixed, m)
+    need(not any(value for (_, point), value in values.items() if point != "*"), "the values do not cancel")
+    need(all(map(semidefinite, case.forms.values())), "the slack is not positive semidefinite")
+    need(proved <= bound, "the multipliers do not prove the bound stated")
+    return bound
+
+
+def read(path: str) -> Any:
+    """A certificate from its file: of a reasonable size, and no name twice, which could be read in two ways."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        need(len(dict(pairs)) == len(pairs), f"a name stands twice among {[name for name, _ in pairs]}")
+        return dict(pairs)
+
+    with open(path, "rb") as file:
+        text = file.read(MOST_BYTES + 1)
+    need(len(text) <= MOST_BYTES, f"the file is larger than {MOST_BYTES} bytes")
+    return json.loads(text.decode("utf-8"), object_pairs_hook=once)
+
+
+if __name__ == "__main__":
+    print("proved: worst case <=", proved := check(read(sys.argv[1])), "=", float(proved))

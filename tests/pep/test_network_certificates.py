@@ -1,0 +1,141 @@
+"""Rational proofs over networks and with local steps, and forgeries of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ownstep import pep
+from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracking, Scaffold
+from ownstep.pep.proof import check_network
+from ownstep.support.errors import OwnstepError
+
+ALIKE = pep.repeated([1.0], 0.1, [2])
+UNLIKE = pep.repeated([1.0, 2.5], [0.1, 0.4], [2, 1], [1.0, 2.0])
+NETWORK = pep.Spectral(-0.5, 0.5)
+CASES = {
+    "dgd": (DecentralisedGD(0.3), ALIKE, "value", {"network": NETWORK}),
+    "own steps": (DecentralisedGD("own", order="atc"), UNLIKE, "gradient", {"network": NETWORK}),
+    "nids": (NIDS("own"), UNLIKE, "value_average", {"network": NETWORK}),
+    "tracking": (GradientTracking(0.1), ALIKE, "distance_devices", {"network": NETWORK}),
+    "apart": (EXTRA(0.3), ALIKE, "consensus", {"network": NETWORK, "start": pep.Start("ball", trackers=0.5)}),
+    "any number": (
+        EXTRA(0.3),
+        pep.repeated([1.0], 0.1),
+        "value",
+        {"network": pep.Spectral(-0.5, 0.5, any_number=True, each_round=True)},
+    ),
+    "fedavg": (FedAvg(0.2, local_steps=2), UNLIKE, "value", {}),
+    "scaffold": (Scaffold(0.2, local_steps=2), UNLIKE, "value", {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_worst_case_is_proved(name: str) -> None:
+    """The checker derives every condition anew from the statement; it accepts no bound above the solver's."""
+    method, devices, metric, options = CASES[name]
+    bound = pep.worst_case(method, devices, 2, 1.0, 0.5, metric, **options)
+    proved = bound.certify()
+    assert bound.lower <= proved.upper <= bound.upper * (1 + 1e-12)
+
+
+@pytest.fixture(scope="module")
+def honest() -> dict:
+    method, devices, metric, options = CASES["dgd"]
+    return pep.worst_case(method, devices, 3, 1.0, 0.5, metric, **options).certify().certificate
+
+
+def forge(certificate: dict, path: str, value) -> dict:
+    forged = copy.deepcopy(certificate)
+    *way, last = [int(part) if part.lstrip("-").isdigit() else part for part in path.split("/")]
+    at = forged
+    for part in way:
+        at = at[part]
+    at[last] = value(at.get(last) if isinstance(at, dict) else at[last]) if callable(value) else value
+    return forged
+
+
+def doubled(text: str) -> str:
+    return str(2 * Fraction(text))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("bound", lambda b: str(Fraction(b) * Fraction(999, 1000))),
+        ("statement/network/hi", "9/10"),
+        ("statement/network/lo", "-9/10"),
+        ("statement/network/hi", "1"),
+        ("statement/start/r0", "2"),
+        ("statement/start/rstar", "2"),
+        ("statement/start/rstar", "inf"),
+        ("statement/start/points", "anywhere"),
+        ("statement/devices/0/L", "2"),
+        ("statement/devices/0/mu", "0"),
+        ("statement/devices/0/mu", "2"),
+        ("statement/devices/0/count", 3),
+        ("statement/devices/0/weight", "1"),
+        ("statement/metric", "speed"),
+        ("statement/metric", "distance_devices"),
+        ("statement/any_number", 1),
+        ("statement/steps/0/of", [{"own": [], "means": []}]),
+        ("statement/steps/1/do", "nothing"),
+        ("statement/steps/1/group", -1),
+        ("statement/points/-1", [{"own": [], "means": []}]),
+        ("statement/extra", "said beside it"),
+        ("multipliers/start/0", lambda t: "-" + t),
+        ("multipliers/conditions/0/3", lambda t: "-" + t),
+        ("multipliers/conditions/0/3", doubled),
+        ("multipliers/conditions/0/3", 0.5),
+        ("multipliers/conditions/0/3", "1e3"),
+        ("multipliers/conditions", []),
+        ("multipliers/Z/0/0/0", "-1"),
+        ("multipliers/Z", []),
+        ("multipliers/a/0", []),
+        ("format", "ownstep certificate 2"),
+    ],
+)
+def test_forgeries_are_refused(honest: dict, path: str, value) -> None:
+    assert check_network.check(honest) == Fraction(honest["bound"])
+    with pytest.raises((ValueError, KeyError, TypeError, IndexError)):
+        check_network.check(forge(honest, path, value))
+
+
+def test_random_changes_of_the_method_are_refused_or_harmless(honest: dict) -> None:
+    """A step doubled in one place is another method: the multipliers do not prove it."""
+    refused = 0
+    for j, step in enumerate(honest["statement"]["steps"]):
+        for part in ("own", "means"):
+            for i in range(len(step["of"][0][part])):
+                forged = forge(honest, f"statement/steps/{j}/of/0/{part}/{i}/-1", doubled)
+                try:
+                    check_network.check(forged)
+                except ValueError:
+                    refused += 1
+                else:
+                    pytest.fail(f"step {j}, {part} {i}")
+    assert refused >= 6
+
+
+def test_the_checker_stands_alone(honest: dict, tmp_path) -> None:
+    """One file, the standard library, no site packages."""
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(honest))
+    command = [sys.executable, "-I", "-S", check_network.__file__, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert honest["bound"] in done.stdout
+
+
+def test_what_has_no_certificate() -> None:
+    worst = pep.worst_case(EXTRA(0.3), ALIKE, 1, 1.0, 0.5, "distance_worst", network=NETWORK)
+    with pytest.raises(OwnstepError, match="worst device"):
+        worst.certify()
+    absent = pep.worst_case(FedAvg(0.2), ALIKE, 1, 1.0, 0.5, schedule=np.ones((1, 2), bool))
+    with pytest.raises(OwnstepError, match="absent"):
+        absent.certify()

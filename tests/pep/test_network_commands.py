@@ -1,0 +1,67 @@
+"""The commands over networks: the same numbers as in Python, and bad input in one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ownstep import pep
+from ownstep.cli import main
+from ownstep.methods import EXTRA
+
+
+def told(capsys, *arguments: str) -> dict:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--json"])
+    assert ended.value.code == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert ended.value.code in (1, 2)
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1
+    return error
+
+
+def test_a_worst_case_over_networks(capsys) -> None:
+    setting = ("--L", "1,1", "--mu", "0.1", "--rounds", "3", "--rstar", "0.5")
+    found = told(capsys, "pep", *setting, "--method", "extra", "--network", "spectral:-0.5:0.5", "--step", "0.3")
+    mine = pep.worst_case(EXTRA(0.3), pep.repeated([1, 1], 0.1), 3, 1.0, 0.5, network=pep.Spectral(-0.5, 0.5))
+    assert found["upper"] == pytest.approx(mine.upper, rel=1e-9)
+    assert found["lower"] <= found["upper"]
+    assert found["ratio"] == pytest.approx(found["upper"] / found["gd"]["upper"])
+
+
+def test_local_steps(capsys) -> None:
+    found = told(
+        capsys, "pep", "--L", "1,2", "--mu", "0.1", "--rounds", "1", "--method", "fedavg", "--local-steps", "2",
+        "--step", "0.2",
+    )  # fmt: skip
+    assert found["method"] == "fedavg"
+    assert found["lower"] <= found["upper"]
+
+
+def test_a_rate(capsys) -> None:
+    setting = ("--method", "gradient_tracking", "--network", "spectral:-0.9:0.9", "--step", "0.0044")
+    found = told(capsys, "rate", "--L", "1,1", "--mu", "0.1", *setting)
+    assert round(found["rate"], 4) == 0.9996
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pep", "--L", "1,1", "--method", "extra", "--network", "spectral:0.5:-0.5"), "cannot exceed"),
+        (("pep", "--L", "1,1", "--method", "extra", "--network", "spectral:0:1"), "(-1, 1)"),
+        (("pep", "--L", "1,1", "--network", "spectral:0:0.5"), "--network needs --method"),
+        (("pep", "--L", "1,1", "--method", "fedadam", "--network", "spectral:0:0.5"), "without a network"),
+        (("pep", "--L", "1,1", "--method", "extra", "--switch", "3"), "--switch is for Algorithm 1"),
+        (("rate", "--method", "item", "--step", "1"), "changes its rule"),
+        (("rate", "--method", "gd", "--step", "2.5"), "no quadratic certificate below rho = 1"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, arguments: tuple[str, ...], words: str) -> None:
+    assert words in refused(capsys, *arguments)

@@ -1,0 +1,165 @@
+"""Rates for every number of rounds: closed forms, published numbers, long runs, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from ownstep import pep
+from ownstep.methods import (
+    EXTRA,
+    GD,
+    ITEM,
+    NIDS,
+    At,
+    DecentralisedGD,
+    FedAvg,
+    GradientTracking,
+    HeavyBall,
+    Nesterov,
+    Never,
+    OwnStep,
+    Scaffold,
+    TripleMomentum,
+)
+from ownstep.pep.networks.dual import Program, prove
+from ownstep.pep.networks.follow import Follower
+from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples
+from ownstep.pep.networks.symbols import Averaging, Frame, Kinds
+from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput, OwnstepError
+
+ONE = Devices(np.ones(1), np.ones(1), np.array([0.1]), L_pooled=1.0)
+TWO = pep.repeated([1 / 3, 3], 0.1)
+
+
+@pytest.mark.parametrize("L", [1.0, 1e4])
+@pytest.mark.parametrize("mu", [0.1, 0.02])
+def test_gradient_descent_and_triple_momentum(mu: float, L: float) -> None:
+    """(kappa - 1)/(kappa + 1) at the step 2/(L + mu); 1 - 1/sqrt(kappa); neither depends on the unit of L."""
+    devices = Devices(np.ones(1), np.array([L]), np.array([mu * L]), L_pooled=L)
+    kappa = 1 / mu
+    assert pep.rate(GD(2 / (L + mu * L)), devices).rho == pytest.approx((kappa - 1) / (kappa + 1), abs=2e-6)
+    assert pep.rate(TripleMomentum("true"), devices).rho == pytest.approx(1 - 1 / math.sqrt(kappa), abs=2e-5)
+
+
+def test_gradient_descent_on_any_step() -> None:
+    """max(|1 - alpha mu|, |1 - alpha L|), the sharp rate of Taylor, Hendrickx and Glineur (2018)."""
+    for step in (0.3, 1.0, 1.9):
+        found = pep.rate(GD(step), ONE, memory=0)
+        assert found.rho == pytest.approx(max(abs(1 - step * 0.1), abs(1 - step)), abs=2e-6)
+        assert found.rho >= found.lower
+
+
+def test_devices_pool_where_only_their_sum_is_asked_for() -> None:
+    """Gradient descent on two devices is gradient descent on F(mean mu, mean L)."""
+    pooled = Devices(np.ones(1), np.array([TWO.L_bar]), np.array([0.1]))
+    assert pep.rate(GD(0.5), TWO).rho == pytest.approx(pep.rate(GD(0.5), pooled).rho, abs=2e-6)
+
+
+def test_the_phases_of_algorithm_1() -> None:
+    """Local: 1 - sum_i w_i mu_i / L_i, to a point of its own; common: 1 - mu / L_bar, to x*."""
+    local, common = pep.rate(OwnStep(Never()), TWO), pep.rate(OwnStep(At(0)), TWO)
+    assert local.rho == pytest.approx(1 - 0.1 * (3 + 1 / 3) / 2, abs=2e-6)
+    assert common.rho == pytest.approx(1 - 0.1 / TWO.L_bar, abs=2e-6)
+    assert common.exact
+    assert not local.exact
+
+
+def test_nesterov_beats_its_textbook_rate_and_is_not_below_its_quadratics() -> None:
+    found = pep.rate(Nesterov("true"), ONE)
+    assert found.lower <= found.rho <= math.sqrt(1 - math.sqrt(0.1))
+
+
+def test_heavy_ball_has_no_certificate_where_it_cycles() -> None:
+    """Tuned for quadratics, heavy ball cycles on a smooth strongly convex function for large kappa (Lessard 2016)."""
+    mu = 0.02
+    devices = Devices(np.ones(1), np.ones(1), np.array([mu]))
+    step, momentum = 4 / (1 + math.sqrt(mu)) ** 2, ((1 - math.sqrt(mu)) / (1 + math.sqrt(mu))) ** 2
+    with pytest.raises(OwnstepError, match="no quadratic certificate below rho = 1"):
+        pep.rate(HeavyBall(step, momentum), devices)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (DecentralisedGD(0.3), 0.97),
+        (EXTRA(0.3), 0.97),
+        (NIDS(0.5), 0.95),
+        (GradientTracking(0.1), 0.99),
+        (GradientTracking(0.1, order="atc"), 0.99),
+    ],
+)
+def test_methods_without_a_server(method, expected: float) -> None:
+    """Their rate is that of gradient descent with the same step, 1 - alpha mu, where the network mixes fast enough."""
+    found = pep.rate(method, ONE, network=pep.Spectral(-0.5, 0.5, any_number=True))
+    assert found.rho == pytest.approx(expected, abs=2e-6)
+    assert found.exact == (not isinstance(method, DecentralisedGD))
+
+
+def test_on_a_slow_network_the_rate_is_the_networks() -> None:
+    """Where disagreement dies out more slowly than the error, the rate is above 1 - alpha mu."""
+    network = pep.Spectral(-0.2, 0.95, any_number=True)
+    found = pep.rate(EXTRA(0.5), ONE, network=network)
+    assert found.rho > 1 - 0.5 * 0.1 + 1e-3
+    assert found.rho >= found.lower - 1e-9
+
+
+def test_the_published_rate_of_diging() -> None:
+    """PESTO's example: |lambda| <= 0.9, alpha = 0.44 (1 - 0.9)^2, L = 1, mu = 0.1: 0.9996 in distance."""
+    step = 0.44 * (1 - 0.9) ** 2
+    found = pep.rate(GradientTracking(step), Devices.uniform([1.0, 1.0], 0.1), network=pep.Spectral(-0.9, 0.9))
+    assert round(found.rho, 4) == 0.9996
+    assert round(found.rho**2, 4) == 0.9991
+
+
+def test_the_published_one_step_contraction_of_diging() -> None:
+    """The same with the published measure avg(||x_i - x*||^2 + (alpha/L) ||s_i - mean gradient||^2), as one program."""
+    alpha = 0.44 * (1 - 0.9) ** 2
+    kinds = Kinds.of(Devices.uniform([1.0, 1.0], 0.1))
+    frame = Frame(kinds)
+    W, follower = Averaging(frame), Follower(frame, None, 1.0)
+    x = frame.stack(1.0)
+    g = follower.gradient(x, "0")
+    s = frame.balanced(1.0, kinds.shares, g.mean().mean_row)
+    x_next = W @ x - alpha * s
+    g_next = follower.gradient(x_next, "1")
+    s_next = W @ s + g_next - g
+    blocks = Blocks(frame)
+
+    def measure(x, s, g):
+        apart = s - g.mean()
+        first, second = blocks.average(x, x, kinds.shares), blocks.average(apart, apart, kinds.shares)
+        return [a + alpha * b for a, b in zip(first, second, strict=True)]
+
+    names, found = triples(blocks, follower.evaluations, None, None)
+    inter = interpolate(blocks, names, found)
+    target = blocks.packed([measure(x_next, s_next, g_next)])[0]
+    heads = blocks.packed([measure(x, s, g)])
+    spectral = tuple(mixings(blocks, W.steps, -0.9, 0.9))
+    program = Program(blocks, inter, spectral, heads, ("start",), target, np.zeros(inter.count), 1.0)
+    assert round(prove(program).bound, 4) == 0.9991
+
+
+def test_scaffold_with_local_steps_is_exact_and_has_a_rate() -> None:
+    """Two local steps of length eta on every device: (1 - eta mu)^2 per round, where eta is small."""
+    found = pep.rate(Scaffold(0.1, local_steps=2), TWO)
+    assert found.exact
+    assert found.rho == pytest.approx((1 - 0.1 * 0.1) ** 2, abs=2e-6)
+
+
+def test_what_has_no_rate() -> None:
+    with pytest.raises(InvalidInput, match="changes its rule"):
+        pep.rate(ITEM("mean"), ONE)
+    with pytest.raises(InvalidInput, match="does not end at x"):
+        pep.rate(FedAvg(0.1, local_steps=2), TWO)
+    with pytest.raises(OwnstepError, match="no quadratic certificate"):
+        pep.rate(GD(1.0), Devices.uniform([1.0], 0.0))
+    with pytest.raises(OwnstepError, match="no quadratic certificate"):
+        pep.rate(GD(2.5), ONE)
+    with pytest.raises(InvalidInput, match="metric"):
+        pep.rate(GD(1.0), ONE, "value")
+    with pytest.raises(InvalidInput, match="two devices"):
+        pep.rate(EXTRA(0.3), ONE, network=pep.Spectral(0, 0.5))
