@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Flower reports its use unless told not to.
 export FLWR_TELEMETRY_ENABLED ?= 0
 
-.PHONY: demo test test-fast lint install benchmarks mutate docs clean
+.PHONY: demo test test-fast lint install benchmarks mutate torture docs clean
 
 demo: $(CORE)
 	$(BIN)/ownstep demo
@@ -39,6 +39,10 @@ benchmarks: $(INSTALLED)
 # How many planted mistakes do the tests notice? About half an hour on two quiet cores; writes results/mutation.json.
 mutate: $(INSTALLED)
 	$(BIN)/python tools/mutate.py
+
+# Random faults on every engine, for up to 45 minutes; what was kept and what was broken goes to results/torture.json.
+torture: $(INSTALLED)
+	$(BIN)/python -m tests.torture
 
 # The site goes to site/; open site/index.html, or `mkdocs serve` while writing.
 docs: $(INSTALLED)

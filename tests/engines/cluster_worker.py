@@ -230,6 +230,55 @@ def hang(folder: Path) -> None:
         (folder / f"said-{shared.ranks.rank}").write_text(str(error))
 
 
+def freeze_host(folder: Path) -> None:
+    """Rank 0, which hosts the store when there is no torchrun, stops in round 5."""
+    shared = cluster.deal(logistic(), deadline=2)
+    (folder / f"pid-{shared.ranks.rank}").write_text(str(os.getpid()))
+
+    def watch(k, x):
+        if shared.ranks.rank == 0 and k == 5:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    try:
+        cluster.run(OwnStep(), shared, 100, observe=watch)
+    except OwnstepError as error:
+        (folder / f"said-{shared.ranks.rank}").write_text(str(error))
+
+
+def other_data(folder: Path) -> None:
+    """Every rank splits the data its own way."""
+    rank = int(os.environ["RANK"])
+    rng = np.random.default_rng(0)
+    rows, labels = rng.standard_normal((60, 4)), rng.integers(0, 2, 60)
+    said = []
+    for seed, factor in ((rank, 1.0), (0, 1.0 + rank)):
+        problem = BinaryLogistic(factor * rows, labels, partition.iid(60, 4, seed=seed), mu=0.1)
+        try:
+            cluster.deal(problem, deadline=30)
+        except OwnstepError as error:
+            said.append(str(error))
+    cluster.deal(BinaryLogistic(rows, labels, partition.iid(60, 4), mu=0.1), deadline=30)
+    (folder / f"said-{rank}").write_text("\n".join(said))
+
+
+def one_nan(folder: Path) -> None:
+    """Rank 1 sends one bad share in the ninth round; then, started again, it does not."""
+    shared, path = cluster.deal(logistic(), deadline=30), folder / "run.npz"
+    for number, bad in enumerate((np.nan, np.inf, 1e200, 1.0)):
+        real, rounds = type(shared.problem).mix, []
+
+        def mix(x, c, real=real, rounds=rounds, bad=bad):
+            losses, total = real(shared.problem, x, c)
+            rounds.append(1)
+            return losses, total * bad if shared.ranks.rank == 1 and len(rounds) == 12 else total
+
+        shared.problem.mix = mix
+        history = cluster.run(OwnStep(At(20)), shared, 40, checkpoint=path)
+        del shared.problem.mix
+        if shared.ranks.rank == 0:
+            history.save(folder / f"try-{number}")
+
+
 def secret(folder: Path) -> None:
     """A short run, over whatever transport the environment asks for."""
     try:
@@ -241,4 +290,5 @@ def secret(folder: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"check": check, "die": die, "hang": hang, "secret": secret}[sys.argv[1]](Path(sys.argv[2]))
+    tasks = (check, die, hang, secret, freeze_host, other_data, one_nan)
+    {task.__name__: task for task in tasks}[sys.argv[1]](Path(sys.argv[2]))

@@ -23,6 +23,7 @@ from ownstep.support.errors import OwnstepError
 from ownstep.support.files import hold, sweep, write_atomically
 
 from ..conftest import make_least_squares, make_logistic
+from . import written_by_0_1
 
 ROOT = Path(__file__).parents[2]
 BEFORE = Path(__file__).parent / "written_by_0_1"
@@ -294,7 +295,8 @@ def test_checkpoints_of_the_first_version_are_gone_on_from(tmp_path, name, metho
     if name.endswith("safetensors"):
         pytest.importorskip("safetensors")
     shutil.copy(BEFORE / name, tmp_path / name)
-    same(run(method, make_logistic(), 20, checkpoint=tmp_path / name), run(method, make_logistic(), 20))
+    problem = written_by_0_1.problem()
+    same(run(method, problem, 20, checkpoint=tmp_path / name), run(method, problem, 20))
 
 
 def test_histories_of_the_first_version_are_read():

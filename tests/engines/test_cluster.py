@@ -249,6 +249,47 @@ def test_a_hung_rank_ends_in_an_error_that_names_it(tmp_path):
             child.communicate(timeout=10)
 
 
+def test_a_frozen_host_of_the_store_ends_the_others_too(tmp_path):
+    children = start_directly(3, "freeze_host", str(tmp_path))
+    try:
+        began = time.monotonic()
+        for r in (1, 2):
+            children[r].communicate(timeout=LIMIT)
+        assert time.monotonic() - began < LIMIT
+        assert children[0].poll() is None
+        for r in (1, 2):
+            said = (tmp_path / f"said-{r}").read_text()
+            assert said.startswith("round ")
+            assert f"rank 0 ({socket.gethostname()}, process {(tmp_path / 'pid-0').read_text()})" in said
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate(timeout=10)
+
+
+def test_ranks_that_split_their_data_differently_are_refused(tmp_path):
+    code, _, err = run_ranks(2, "other_data", str(tmp_path))
+    assert code == 0, err
+    for rank in range(2):
+        split, scaled = (tmp_path / f"said-{rank}").read_text().splitlines()
+        for said in (split, scaled):
+            assert "all ranks must load the same data and split it alike" in said
+            assert "rank 1 (" in said
+
+
+def test_the_rank_that_sent_a_bad_number_is_named_and_a_healthy_start_goes_on(tmp_path):
+    code, _, err = run_ranks(2, "one_nan", str(tmp_path))
+    assert code == 0, err
+    for number in range(3):
+        broken = History.load(tmp_path / f"try-{number}")
+        assert broken.failed
+        assert f"rank 1 ({socket.gethostname()}, process " in broken.stopped
+        assert "for D5, D6, D7, D8, is not finite" in broken.stopped
+        assert np.isfinite(broken.x).all()
+    healed = History.load(tmp_path / "try-3")
+    close(healed, local.run(OwnStep(At(20)), worker.logistic(), 40))
+
+
 def test_encryption_is_used_where_torch_has_it_and_never_silently_left_out(tmp_path):
     keys = throw_away_ca(tmp_path)
     prefix = "GLOO_DEVICE_TRANSPORT_TCP_TLS_"
@@ -314,6 +355,31 @@ def test_the_command_line_under_torchrun_and_ctrl_c(tmp_path, capsys):
     assert seen["final_value"] == pytest.approx(expected["final_value"], rel=1e-12)
     assert seen["optimum"] == pytest.approx(expected["optimum"], rel=1e-12)
     assert (seen["settings"]["engine"], seen["settings"]["ranks"]) == ("cluster", 2)
+
+
+def test_a_stop_is_not_undone_by_restarts_and_ends_every_machine(tmp_path):
+    """Two torchruns, as on two machines: SIGTERM to one rank of the second ends all, and nobody is started again."""
+    checkpoint, port = tmp_path / "c.npz", free_port()
+    place = ["--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "job"]
+    options = ["--nproc-per-node", "1", *place, "--local-addr", "127.0.0.1", "--max-restarts", "2"]
+    work = ["-m", "ownstep", "run", "breast_cancer", "--devices", "4", "--rounds", "10000000"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, *work, "--checkpoint", str(checkpoint)]
+    children = [
+        subprocess.Popen(command, env=environment(), cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    try:
+        limit = time.monotonic() + LIMIT
+        while not checkpoint.exists() and time.monotonic() < limit:
+            time.sleep(0.1)
+        (rank,) = Path(f"/proc/{children[1].pid}/task/{children[1].pid}/children").read_text().split()
+        os.kill(int(rank), signal.SIGTERM)
+        said = [child.communicate(timeout=LIMIT)[1] for child in children]
+    finally:
+        for child in children:
+            end(child)
+    assert [child.returncode for child in children] == [0, 0], said
+    assert "".join(said).count("ownstep: interrupted") == 1
+    assert ckpt.about(checkpoint)["k"] > 0
 
 
 def test_without_torchrun_it_explains_itself(capsys, monkeypatch):

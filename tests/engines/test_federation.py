@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shutil
 import time
 import tomllib
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +35,7 @@ from ownstep.smoothness import Smoothness  # noqa: E402
 from ownstep.support.errors import InvalidInput, OwnstepError  # noqa: E402
 
 from ..conftest import make_least_squares, make_logistic  # noqa: E402
+from . import written_by_0_1  # noqa: E402
 from .federation_grid import SERVED, DirectGrid, apps_of, sites_of  # noqa: E402
 
 ALL = fed.Terms(3)
@@ -126,6 +129,182 @@ def test_a_torch_network_in_single_precision():
     np.testing.assert_allclose(ours.x, local.x, atol=1e-6)
 
 
+# --- numbers that cannot be true --------------------------------------------------------------------------------------
+
+
+def once(change, at):
+    """A site that tells the truth but for one reply, the n-th."""
+    count = []
+
+    def wrapped(content):
+        count.append(1)
+        return change(content) if len(count) == at else content
+
+    return wrapped
+
+
+def scaled(factor):
+    def change(content):
+        vector = content.array_records["answer"]["0"].numpy() * factor
+        return _vector(content, Array(vector))
+
+    return change
+
+
+@pytest.mark.parametrize("factor", [1e200, 1e100, 1e6])
+def test_one_absurd_reply_is_refused_named_and_costs_that_round_alone(small_logistic, tmp_path, factor):
+    apps = apps_of(small_logistic)
+    apps[1] = lying_app(sites_of(small_logistic)[1], once(scaled(factor), 4))
+    ours = fed.run(OwnStep(At(6)), DirectGrid(apps), 10, ALL, folder=tmp_path)
+    (absence,) = ours.settings["absences"]
+    assert (absence["site"], absence["first"], absence["last"]) == ("D2", 3, 3)
+    assert "not believed" in absence["why"] or "overflow" in absence["why"]
+    local = run(OwnStep(At(6)), small_logistic, 10, participation=Outages(((1, 3, 4),)))
+    np.testing.assert_allclose(ours.x, local.x, atol=1e-12)
+
+
+def test_an_absurd_first_reply_ends_the_run_names_the_site_and_leaves_a_good_checkpoint(small_logistic, tmp_path):
+    """In the first round there is nothing to compare with: the next shows it, and the last good point is kept."""
+    apps = apps_of(small_logistic)
+    apps[2] = lying_app(sites_of(small_logistic)[2], once(scaled(1e100), 1))
+    broken = fed.run(GD("mean"), DirectGrid(apps), 10, ALL, folder=tmp_path)
+    assert broken.failed
+    assert "in the round before, D3 sent a vector of length" in broken.stopped
+    healed = fed.run(GD("mean"), DirectGrid(apps_of(small_logistic)), 10, ALL, folder=tmp_path)
+    assert_same_run(healed, run(GD("mean"), small_logistic, 10))
+
+
+def test_an_absurd_loss_is_not_believed(small_logistic):
+    apps = apps_of(small_logistic)
+
+    def lie(content):
+        told = dict(content.metric_records["numbers"]) | {"loss": [1e200], "loss_at": [1e200]}
+        return _numbers(content, MetricRecord(told))
+
+    apps[0] = lying_app(sites_of(small_logistic)[0], once(lie, 5))
+    (absence,) = fed.run(OwnStep(At(6)), DirectGrid(apps), 8, ALL).settings["absences"]
+    assert absence["why"].startswith("its loss rose from")
+
+
+def test_honest_sites_are_believed_whatever_the_units():
+    for scale in (1e-12, 1.0, 1e12):
+        rng = np.random.default_rng(3)
+        rows, owner = rng.standard_normal((40, 4)), np.arange(40) % 3
+        rows *= np.array([0.5, 1.0, 3.0])[owner][:, None]
+        problem = ownstep.LeastSquares(scale * rows, scale * rng.standard_normal(40), ownstep.partition.given(owner))
+        ours = fed.run(OwnStep(At(5)), DirectGrid(apps_of(problem)), 12, ALL)
+        assert ours.settings["absences"] == []
+
+
+# --- what sites say of themselves -------------------------------------------------------------------------------------
+
+
+def test_words_of_a_site_are_bounded_and_harmless(small_logistic):
+    apps = apps_of(small_logistic)
+    honest = apps[1]
+
+    def shouting(message, context):
+        if "join" in message.metadata.message_type:
+            return honest(message, context)
+        raise RuntimeError("\x1b[31m" + "evil\n" * 500_000)
+
+    apps[1] = shouting
+    (absence,) = fed.run(OwnStep(At(2)), DirectGrid(apps), 3, ALL).settings["absences"]
+    assert len(absence["why"]) < 400
+    assert absence["why"].isprintable()
+    for name in ("x" * 1_000_000, "a\x1b[2Jb", "a\nb"):
+        loud = [site_app(lambda context, s=s: s) for s in [Site(name, small_logistic.only(0))]]
+        with pytest.raises(OwnstepError, match="a name has at most 80 characters") as refused:
+            fed.run(OwnStep(), DirectGrid(loud), 1, fed.Terms(1))
+        assert len(str(refused.value)) < 400
+        assert str(refused.value).isprintable()
+
+
+def test_a_message_that_outlived_its_deadline_is_a_late_site(small_logistic):
+    grid = DirectGrid(apps_of(small_logistic))
+    honest = grid.apps[102]
+    grid.apps[102] = lambda message, context: (
+        honest(message, context)
+        if "join" in message.metadata.message_type
+        else Message(Error(3, "Message Unavailable"), reply_to=message)
+    )
+    (absence,) = fed.run(OwnStep(At(2)), grid, 3, fed.Terms(3, deadline=7)).settings["absences"]
+    assert absence["why"] == "no reply within 7 s"
+
+
+def test_one_look_serves_all_sites(small_logistic):
+    """However many sites there are, the SuperLink is asked once for all their replies, and each is taken in alone."""
+    grid, looks, taken = DirectGrid(apps_of(small_logistic)), [], []
+    waiting = grid.replies
+
+    class Tree:
+        pass
+
+    class Answer:
+        def __init__(self, messages_list, message_object_trees):
+            self.messages_list, self.message_object_trees = messages_list, message_object_trees
+
+    class Client:
+        def PullMessages(self, request):
+            looks.append(len(request.message_ids))
+            there = [i for i in request.message_ids if i in waiting]
+            return Answer([_proto(i) for i in there], [Tree() for _ in there])
+
+    def _proto(identity):
+        proto = Tree()
+        proto.metadata = Tree()
+        proto.metadata.reply_to_message_id = identity
+        return proto
+
+    def pull(ids):
+        answer = grid._runtime_client.PullMessages(type("Request", (), {"message_ids": ids}))
+        taken.extend(p.metadata.reply_to_message_id for p in answer.messages_list)
+        return [waiting.pop(p.metadata.reply_to_message_id) for p in answer.messages_list]
+
+    grid._runtime_client, grid.pull_messages = Client(), pull
+    ours = fed.run(OwnStep(At(2)), grid, 4, ALL)
+    assert_same_run(ours, run(OwnStep(At(2)), small_logistic, 4))
+    assert looks == [3] * 6  # who are you; x^0 to x^4
+    assert len(taken) == len(set(taken)) == 18
+
+
+def test_a_site_waits_for_the_place_that_its_crash_left_taken(tmp_path, monkeypatch, capfd):
+    from ownstep.engines.federation import join
+
+    count = tmp_path / "count"
+    program = tmp_path / "flower-supernode"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {count}\n[ $(wc -l < {count}) -ge 3 ] || exit 7\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(join, "_program", lambda: str(program))
+    monkeypatch.setattr(join, "BETWEEN", 0.01)
+    assert main_code(["federate", "join", "--superlink", "there:1", "--node-config", "a=1"]) == 0
+    assert count.read_text().splitlines() == ["--superlink there:1 --node-config a=1"] * 3
+    assert capfd.readouterr().err.count("counts a site as present for a minute; trying again") == 2
+    count.unlink()
+    with pytest.raises(OwnstepError, match="did not let this site in within 0 s"):
+        join.join(["--x"], patience=0)
+
+
+def main_code(arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code
+
+
+def test_two_coordinators_do_not_share_a_folder(small_logistic, tmp_path):
+    from ownstep.support.files import hold
+
+    with hold(tmp_path / "sites.json"), pytest.raises(OwnstepError, match="in use by process"):
+        fed.run(OwnStep(), DirectGrid(apps_of(small_logistic)), 2, ALL, folder=tmp_path)
+
+
+def test_folders_of_the_first_version_are_gone_on_from(tmp_path):
+    problem = written_by_0_1.problem()
+    shutil.copytree(Path(__file__).parent / "written_by_0_1" / "federation", tmp_path / "kept")
+    again = fed.run(OwnStep(), DirectGrid(apps_of(problem)), 12, ALL, folder=tmp_path / "kept", name="own_step")
+    assert_same_run(again, run(OwnStep(), problem, 12))
+
+
 # --- who is missing ---------------------------------------------------------------------------------------------------
 
 BRIEF = fed.Terms(3, deadline=0.2)
@@ -175,12 +354,18 @@ def test_nobody_waits_twice_for_the_dead_but_a_late_answer_brings_them_back(smal
     nodes.ask(dict.fromkeys(grid.apps, content), "query.join", "")
     assert expired not in nodes.late
     assert nodes.suspects == {101}  # the SuperLink's word is no sign of life
-    real, seen = grid.pull_messages, []
-    grid.pull_messages = lambda ids: seen.append(set(nodes.suspects)) or real(ids)
+    cleared = []
+
+    class Watched(set):
+        def discard(self, node):
+            cleared.append(node)
+            super().discard(node)
+
+    nodes.suspects = Watched(nodes.suspects)
     grid.replies[answered] = Message(RecordDict(), reply_to=_identified(sent, answered))
     nodes.ask(dict.fromkeys(grid.apps, content), "query.join", "")
     assert answered not in nodes.late
-    assert set() in seen  # for a moment nobody was suspected: it was waited for again
+    assert 101 in cleared  # for a moment nobody was suspected: it was waited for again
 
 
 def test_a_node_that_the_superlink_calls_unreachable_is_not_waited_for(small_logistic):
@@ -585,6 +770,21 @@ def test_what_secure_aggregation_cannot_do_is_said(small_logistic):
         fed.run(GD(0.1), DirectGrid(apps_of(small_logistic, secure_only=True)), 1, refusing)
 
 
+def test_under_secure_aggregation_a_refusal_keeps_its_reason(small_logistic):
+    grid = DirectGrid(apps_of(small_logistic))
+    apps = list(grid.apps.values())
+    honest = apps[1]
+
+    def failing(message, context):
+        if grid.sent[102] >= 1 + 2:  # when the masked vector is wanted
+            raise RuntimeError("an entry of 9 is beyond the clip of 8: not sent")
+        return honest(message, context)
+
+    grid.apps[102] = failing
+    with pytest.raises(OwnstepError, match="D2: its ClientApp failed: an entry of 9 is beyond the clip of 8"):
+        fed.run(OwnStep(At(2)), grid, 1, fed.Terms(3, deadline=2, secure=SecurePlus(threshold=0.5)))
+
+
 @pytest.mark.parametrize("options", [{"clip": 0.0}, {"bits": 31}, {"threshold": 1.5}])
 def test_secure_parameters_are_checked(options):
     with pytest.raises(InvalidInput):
@@ -610,6 +810,28 @@ def test_init_writes_an_app_that_flower_accepts(tmp_path, capsys):
         assert name in env
     assert "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1" in env
     assert "$" not in (folder / "README.md").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern")  # Flower's
+def test_the_bundle_that_sites_receive_holds_the_code_and_nothing_else(tmp_path):
+    """What a run leaves beside the app, or whatever else lies there, is not shipped to the sites."""
+    import zipfile
+
+    from flwr.cli.build import build_fab_from_disk
+
+    app = tmp_path / "hospitals"
+    init(app, sites=3)
+    secrets = {
+        "hospitals-out/checkpoints/sites.json": "{}", "hospitals-out/history.json": "{}", "history.json": "{}",
+        "notes.md": "x", "state.yaml": "x", "hospitals/patients.json": "{}", "tools/own.py": "x = 1",
+        "hospitals-out/own.py": "x = 1",
+    }  # fmt: skip
+    for name, text in secrets.items():
+        (app / name).parent.mkdir(parents=True, exist_ok=True)
+        (app / name).write_text(text)
+    with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(app))) as bundle:
+        held = {name for name in bundle.namelist() if not name.startswith(".info")}
+    assert held == {"pyproject.toml"} | {f"hospitals/{file}.py" for file in ("__init__", "server", "client", "site")}
 
 
 @pytest.mark.parametrize("name", ["1st", "site", "flwr", "torch", "class", "---"])

@@ -26,7 +26,7 @@ def test_the_identity_behind_the_bound(metric: str, counts: tuple[int, int]) -> 
     search = Search(Setting(trace(OwnStep(At(2)), devices, 4), devices, 2.0, 0.5, metric))
     search.prepare()
     search.run(1e-5)
-    proof, rows = search.best
+    proof, rows = search.best.proof, search.best.rows
     rng = np.random.default_rng(0)
     n = len(search.gram.columns)
     G = rng.standard_normal((n, n))
@@ -91,12 +91,12 @@ def test_leaving_conditions_out_only_raises_the_maximum() -> None:
     search.prepare()
     search.run(1e-5)
     core, every = (assemble.conditions(search.gram, p(search.gram)) for p in (cuts.core_pairs, cuts.all_pairs))
-    best = search.best[0].bound
+    best = search.best.proof.bound
     for rows in (core, every):
         search.best = None
         search._solve(rows)
-        assert search.best[0].bound >= search.worst.error
-        assert search.best[0].bound >= best * (1 - 1e-5)
+        assert search.best.proof.bound >= search.worst.error
+        assert search.best.proof.bound >= best * (1 - 1e-5)
 
 
 def test_curves_agree_with_single_worst_cases() -> None:

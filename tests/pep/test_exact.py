@@ -19,7 +19,7 @@ from ownstep.pep.solve.parts import Candidate, Part, recover, run
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
-from ownstep.support.errors import InternalError
+from ownstep.support.errors import InternalError, OwnstepError
 
 DEVICES = Devices(np.array([0.3, 0.7]), np.array([0.4, 3.0]), np.array([0.1, 0.2]))
 METRICS = ("value", "distance", "gradient")
@@ -139,13 +139,24 @@ def test_a_lower_end_that_does_not_survive_is_withdrawn(monkeypatch: pytest.Monk
         bound.instance()
 
 
+def test_what_does_not_fit_is_refused_before_it_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred different devices died inside the solver, without a word."""
+    monkeypatch.setattr("ownstep.pep.search.solve", lambda *_, **__: pytest.fail("it was solved"))
+    monkeypatch.setattr("ownstep.pep.search.free_memory", lambda: 8e9)
+    devices = pep.repeated(np.linspace(1, 9, 100), 0.1)
+    with pytest.raises(
+        OwnstepError, match=r"100 kinds of devices at K=2 would need about .* GB of memory, 8.0 GB are free"
+    ):
+        pep.worst_case(OwnStep(At(1)), devices, 2, 1.0, 0.3)
+
+
 def test_less_room_gives_a_worse_instance() -> None:
     """Functions further inside their class err a little less, and all of them lie below the proof."""
     setting, _ = canonical(Setting(trace(OwnStep(Never()), DEVICES, 3), DEVICES, 1.0, 0.4, "value"))
     search = Search(setting)
     search.prepare()
     search.run(1e-5)
-    found = search._solve(search.best[1])
+    found = search._solve(search.best.rows)
     errors = [reached(setting, recover(setting, search.gram, found, narrow)) for narrow in (1e-7, 1e-6, 1e-4)]
     assert all(a > b > 0 for a, b in pairwise(errors))
-    assert errors[0] <= search.best[0].bound
+    assert errors[0] <= search.best.proof.bound

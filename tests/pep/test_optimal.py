@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from ownstep.methods import GD, ITEM, OGM, Nesterov
-from ownstep.pep import worst_case
+from ownstep.methods import GD, ITEM, OGM, Nesterov, Schedule
+from ownstep.pep import tune, worst_case
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -60,3 +60,16 @@ def test_item_says_what_it_needs():
         ITEM(5.0).start(np.zeros(2), Devices.uniform([1.0], 0.5))
     with pytest.raises(InvalidInput, match=r"horizon must be a whole number of at least 1, got 0"):
         OGM(horizon=0)
+
+
+@pytest.mark.parametrize("steps", [(1.5,), (math.sqrt(2), 1 + math.sqrt(2), 1.5)])
+def test_long_steps_have_the_worst_case_that_was_found_for_them(steps):
+    """1 / (2 (2 sum_k h_k + 1)) for the best steps of gradient descent (Das Gupta, Van Parys and Ryu, 2024)."""
+    bound = worst_case(Schedule(tuple((h,) for h in steps)), Devices.uniform([1.0]), len(steps))
+    assert bound.upper == pytest.approx(1 / (2 * (2 * sum(steps) + 1)), rel=1e-6)
+    assert bound.gap <= 1e-5
+
+
+def test_a_design_from_gradient_descent_ends_there():
+    found = tune(Devices.uniform([1.0]), 2, what="schedule", tolerance=1e-6)
+    assert found.bound.upper == pytest.approx(0.0659460, rel=1e-4)

@@ -88,6 +88,18 @@ def test_a_design_does_not_depend_on_units() -> None:
     assert moved.history[-1] == pytest.approx(moved.bound.upper, rel=1e-4)
 
 
+def test_common_steps_are_those_of_one_function() -> None:
+    """With one step for all, devices act as their mean function: the best step is 2/(L + mu) of that."""
+    devices = Devices(np.array([0.25, 0.75]), np.array([0.5, 2.5]), np.array([0.1, 0.5]))
+    found = pep.tune(devices, 1, 1.0, 0.3, metric="distance", what="scales", common=True)
+    L, mu = devices.L_bar, 0.4
+    assert found.bound.upper == pytest.approx(((L - mu) / (L + mu)) ** 2, rel=1e-4)
+    steps = np.array(found.method.scales[0]) / devices.L
+    np.testing.assert_allclose(steps, 2 / (L + mu), rtol=1e-3)
+    apart = pep.tune(devices, 1, 1.0, 0.3, metric="distance", what="schedule")
+    assert apart.bound.upper <= found.bound.upper * (1 + 1e-6)
+
+
 @pytest.fixture(scope="module")
 def designs() -> dict[str, pep.Tuned]:
     return {what: pep.tune(PAPER, 3, 10, 1, what=what, steps=15) for what in ("scales", "schedule", "momentum")}

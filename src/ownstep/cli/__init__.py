@@ -14,6 +14,7 @@ from ownstep.cli.learn import data, demo, fit, plan, run, train
 from ownstep.cli.plain import App
 from ownstep.cli.prove import check, pep, rate, tune
 from ownstep.cli.show import paper, report
+from ownstep.engines.cluster import torchrun
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 app = App(
@@ -54,10 +55,13 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, 1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
-            print(
-                "ownstep: interrupted; a run with --checkpoint or an experiment goes on when started again",
-                file=sys.stderr,
-            )
+            if torchrun.first():
+                print(
+                    "ownstep: interrupted; a run with --checkpoint or an experiment goes on when started again",
+                    file=sys.stderr,
+                )
+            if torchrun.restarts():  # any other code is a failure to torchrun, and undoes the stop by starting again
+                sys.exit(0)
         raise
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,6 +11,7 @@ import typer
 from ownstep.cli.common import Json, emit
 from ownstep.cli.plain import App
 from ownstep.engines.federation.app import init
+from ownstep.engines.federation.join import join
 
 federate = App(help="Run a method between owners of data, on Flower.", no_args_is_help=True)
 
@@ -23,6 +24,18 @@ def register(app: typer.Typer) -> None:
 @federate.callback()
 def _group() -> None:
     """Keeps `init` a word of its own while it is the only command."""
+
+
+@federate.command("join", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def join_(context: typer.Context) -> None:
+    """Join a federation as a site: flower-supernode with all its options, started again while it is refused.
+
+    After a crash the SuperLink counts a site as present for a minute and refuses it; this waits until it is let in.
+
+    Example: ownstep federate join --superlink coordinator.example.org:8000 --root-certificates ca.crt
+    --auth-supernode-private-key site-1 --node-config 'site-file="/srv/ownstep/site.py"'
+    """
+    raise typer.Exit(join(context.args))
 
 
 @federate.command("init")

@@ -221,7 +221,7 @@ def _enclose(
         return Bound(0.0, 0.0, *plain, "zero: the method reaches x* whatever the functions are")
     hubs = search.run(tolerance, effort, patience, hubs)
     assert search.best is not None
-    proof, rows = search.best
+    best, proof = search.best, search.best.proof
     unit = units.metric(asked.metric)
     lower, upper = unit * search.lower, unit * proof.bound
     if not math.isfinite(upper):
@@ -234,11 +234,11 @@ def _enclose(
         *plain,
         status=_words(search, proof, tolerance),
         solves=search.solves,
-        conditions=len(rows.pairs),
-        size=len(search.gram.columns),
+        conditions=len(best.rows.pairs),
+        size=len(best.gram.columns),
         seconds=time.perf_counter() - search.began,
         hubs=hubs,
-        _evidence=Evidence(called(method), asked, units, search.gram, rows, search.radii, proof, search.target.size),
+        _evidence=Evidence(called(method), asked, units, best.gram, best.rows, best.radii, proof, best.target.size),
         _method=method,
         _worst=search.worst,
     )

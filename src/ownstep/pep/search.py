@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 
-from ownstep.pep.conditions.assemble import Conditions, conditions
+from ownstep.pep.conditions.assemble import Conditions, conditions, triangle
 from ownstep.pep.conditions.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
-from ownstep.pep.conditions.gram import build
+from ownstep.pep.conditions.gram import Gram, build
 from ownstep.pep.proof.certificate import Proof, repair, slacks
 from ownstep.pep.solve.exact import reached
 from ownstep.pep.solve.parts import Candidate, recover
 from ownstep.pep.solve.polish import polish
 from ownstep.pep.solve.quadratic import worst_quadratic
-from ownstep.pep.solve.sdp import LARGE, Solution, blocks, limits, objective, solve
+from ownstep.pep.solve.sdp import LARGE, Limits, Objective, Solution, blocks, limits, objective, solve
 from ownstep.pep.trace import symmetry as alike
 from ownstep.pep.trace.units import Setting
 from ownstep.support.errors import OwnstepError
+from ownstep.support.memory import free_memory
 
 TRIES = (
     (1e-9, False, True),
@@ -33,6 +35,9 @@ TRIES = (
 """How the solver is called, the next one where an answer proves nothing: how far inside their sets solutions are asked
 to be, whether the usual choice of its own scaling is turned round, and whether a banded slack is split."""
 
+INSIST = 6
+"""So many of them are tried on small problems whose enclosure stays wide."""
+
 DENSE = 80
 """Columns up to which the slack may be left whole; beyond, that takes too long."""
 
@@ -45,6 +50,9 @@ MOST_SOLVES = 6
 
 LONG = 60
 """Rounds from which the core conditions alone are not tried: they are too weak there, and take seconds."""
+
+CHEAP = 3e4
+"""Conditions times columns up to which all conditions are taken once the first hubs were not enough."""
 
 STEPS = 10
 """Quadratic programs to polish an instance with, at most."""
@@ -64,6 +72,17 @@ ENOUGH = 3e-6
 """Relative width at which twins that share a function need not be told apart."""
 
 
+@dataclass(frozen=True, eq=False)
+class Proved:
+    """A proof, and the program it is about."""
+
+    proof: Proof
+    rows: Conditions
+    gram: Gram
+    target: Objective
+    radii: Limits
+
+
 class Search:
     """One worst case in canonical units; what it found stays in its attributes.
 
@@ -76,10 +95,11 @@ class Search:
     def __init__(self, asked: Setting, symmetry: bool = True) -> None:
         self.began = time.perf_counter()
         self.asked, self.path, self.devices = asked, asked.path, asked.devices
-        self.local_optima = asked.rstar > 0 and not alike.follows_weights(self.path, self.devices)
+        apart = asked.rstar > 0 and len(self.devices) > 1  # one device: its minimiser is x*
+        self.local_optima = apart and not alike.follows_weights(self.path, self.devices)
         self.groups = alike.groups(self.path, self.devices, local_optima=self.local_optima, symmetry=symmetry)
         self.solves = 0
-        self.best: tuple[Proof, Conditions] | None = None
+        self.best: Proved | None = None
         self.worst: Candidate | None = None
         self.lower = 0.0
         self.narrow = 0
@@ -89,11 +109,36 @@ class Search:
 
     def prepare(self) -> None:
         """Write the semidefinite program down."""
+        self.gram, self.target, self.radii = self._program()
+        self.check_memory()
+
+    def check_memory(self) -> None:
+        """Refuse what would not fit, before it is begun.
+
+        The blocks of the slack hold the columns of all groups of one round and the next; the solver keeps the square of
+        such a block's triangle, for every round.
+
+        Raises
+        ------
+        OwnstepError : saying how much would be needed, and what to do.
+        """
+        columns = len(self.gram.columns)
+        block = min(columns, (4 if self.local_optima else 2) * len(self.groups) + 2)
+        rounds = max(len(self.gram.triples[0].names) - 2, 1)
+        needed = 8.0 * triangle(block) ** 2 * min(rounds, columns / block)
+        free = free_memory()
+        if needed > free:
+            raise OwnstepError(
+                f"{len(self.groups)} kinds of devices at K={self.path.rounds} would need about {needed / 1e9:.1f} GB "
+                f"of memory, {free / 1e9:.1f} GB are free. Treat devices that are nearly alike as one kind, "
+                "with the same mu, L and weight, or ask about fewer rounds"
+            )
+
+    def _program(self, sparse: bool = True) -> tuple[Gram, Objective, Limits]:
         r0, rstar, metric = self.asked.r0, self.asked.rstar, self.asked.metric
         evaluate, optima = metric != "distance", self.local_optima
-        self.gram = build(self.path, self.groups, r0, rstar, evaluate_final=evaluate, local_optima=optima)
-        self.target = objective(self.gram, metric, self.path.shared)
-        self.radii = limits(self.gram, r0, rstar)
+        gram = build(self.path, self.groups, r0, rstar, evaluate_final=evaluate, local_optima=optima, sparse=sparse)
+        return gram, objective(gram, metric, self.path.shared), limits(gram, r0, rstar)
 
     def run(
         self, tolerance: float, effort: float = 1.0, patience: float | None = None, hubs: tuple[int, ...] = ()
@@ -135,9 +180,12 @@ class Search:
             before = len(pairs)
             for point in new:
                 pairs.add(hub_pairs(self.gram, point))
-            if len(every) <= SMALL or not new:
+            if len(every) <= SMALL or not new or (attempt > 0 and len(every) * len(self.gram.columns) <= CHEAP):
                 pairs.add(every)
-            if len(pairs) == before or work + len(pairs) * len(self.gram.columns) > effort * EFFORT:
+            if len(pairs) == before:
+                self._insist(tolerance)
+                break
+            if work + len(pairs) * len(self.gram.columns) > effort * EFFORT:
                 break
             chosen += new
         return tuple(LAST if h == last else h for h in chosen)
@@ -148,7 +196,7 @@ class Search:
     def _polish(self, found: Solution, tolerance: float) -> None:
         """Improve the instance, step by step, until it meets the proof or time is up."""
         assert self.best is not None
-        proof, rows = self.best
+        proof, rows = self.best.proof, self.best.rows
         slack = slacks(self.gram, rows, self.target, self.radii, proof.limits, proof.multipliers)[0]
         start = (self.gram, self.target, found, rows, proof, slack)
         for better in polish(*start, r0=self.asked.r0, rstar=self.asked.rstar, steps=STEPS):
@@ -159,29 +207,14 @@ class Search:
     def _solve(self, rows: Conditions) -> Solution:
         """One solve and its check; keeps the best proof and the worst instance."""
         failure = "it was not called"
-        large = len(self.gram.columns) > LARGE or bool(blocks(self.gram))
         first = max(self.tries - 1, 0)
-        tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10
         for self.tries in range(first, len(TRIES)):
-            margin, other, chordal = TRIES[self.tries]
-            if (not chordal and len(self.gram.columns) > DENSE) or (other and len(self.gram.columns) > LARGE):
-                continue
-            left = self.deadline - time.perf_counter()
-            if left <= 0:
-                raise OwnstepError("time is up (patience), and nothing is proved yet")
-            self.solves += 1
-            problem = (self.gram, rows, self.target, self.radii)
             try:
-                found = solve(
-                    *problem,
-                    margin=margin,
-                    tolerance=tolerance,
-                    scaling=large != other,
-                    chordal=chordal,
-                    seconds=left,
-                )
+                found = self._attempt(rows, self.tries)
             except OwnstepError as error:
                 failure = str(error)
+                continue
+            if found is None:
                 continue
             proof = repair(self.gram, rows, self.target, self.radii, found)
             if proof.slack > 0:
@@ -189,12 +222,52 @@ class Search:
             failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {proof.slack:.2g}"
         else:
             raise OwnstepError(f"the semidefinite solver failed: {failure}")
-        if self.best is None or proof.bound < self.best[0].bound:
-            self.best = (proof, rows)
+        if self.best is None or proof.bound < self.best.proof.bound:
+            self.best = Proved(proof, rows, self.gram, self.target, self.radii)
         if self.path.rounds <= LONG or blocks(self.gram):
             self._replay(found)  # otherwise polishing begins with its few directions that matter
         self.status = found.status
         return found
+
+    def _attempt(self, rows: Conditions, number: int) -> Solution | None:
+        """One call of the solver; None where the problem is too large for this way of calling it."""
+        margin, other, chordal = TRIES[number]
+        size = len(self.gram.columns)
+        if (not chordal and size > DENSE) or (other and size > LARGE):
+            return None
+        left = self.deadline - time.perf_counter()
+        if left <= 0:
+            raise OwnstepError("time is up (patience), and nothing is proved yet")
+        self.solves += 1
+        scaling = (size > LARGE or bool(blocks(self.gram))) != other
+        tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10
+        problem = (self.gram, rows, self.target, self.radii)
+        return solve(*problem, margin=margin, tolerance=tolerance, scaling=scaling, chordal=chordal, seconds=left)
+
+    def _insist(self, tolerance: float) -> None:
+        """All conditions are in and the ends still do not meet, as the solver did not get far: ask it in other words.
+
+        For a small problem the basis need not be sparse, and there are other ways of calling the solver.
+        """
+        if len(self.gram.columns) > DENSE:
+            return
+        sparse = (self.gram, self.target, self.radii)
+        dense = self._program(sparse=False)
+        for number in range(2 * INSIST):
+            if self.gap() <= tolerance or self._late():
+                return
+            self.gram, self.target, self.radii = dense if number < INSIST else sparse
+            rows = conditions(self.gram, all_pairs(self.gram))
+            try:
+                found = self._attempt(rows, number % INSIST)
+            except OwnstepError:
+                continue
+            if found is None:
+                continue
+            proof = repair(self.gram, rows, self.target, self.radii, found)
+            if proof.slack > 0 and self.best is not None and proof.bound < self.best.proof.bound:
+                self.best = Proved(proof, rows, self.gram, self.target, self.radii)
+            self._replay(found)
 
     def _replay(self, found: Solution) -> None:
         """Recover the instance, run the method on it, keep it if it is the worst so far.
@@ -218,5 +291,5 @@ class Search:
     def gap(self) -> float:
         """Relative width of the enclosure so far."""
         assert self.best is not None
-        upper = self.best[0].bound
+        upper = self.best.proof.bound
         return (upper - self.lower) / upper if upper > 0 else 0.0

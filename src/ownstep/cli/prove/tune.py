@@ -42,6 +42,7 @@ def tune(
     what: Annotated[
         str, typer.Option(help="switch, scales (and the switch), schedule (every round) or momentum (too).")
     ] = "schedule",
+    common: Annotated[bool, typer.Option("--common", help="The same step on every device: grad f alone.")] = False,
     effort: Annotated[float, typer.Option(help="How much work may go into the search; seconds do not count.")] = 1.0,
     patience: Annotated[
         float | None, typer.Option(help="Seconds after which the best so far is taken; none by default.")
@@ -76,6 +77,7 @@ def tune(
             devices,
             *setting,
             what,
+            common=common,
             effort=effort,
             patience=patience,
             progress=lambda best, doing: bar.update(int(time.monotonic() - began), f"best {best:.6g}, {doing}"),

@@ -84,8 +84,28 @@ def deal(problem: Any, *, deadline: float | None = None) -> Shared:
             f"{ranks.size} ranks for {count} devices: a rank holds at least one; start at most {count} ranks, or split "
             "the data over more devices"
         )
+    _check_same_data(problem, ranks)
     mine = np.array_split(np.arange(count), ranks.size)[ranks.rank]
     return Shared(problem.keep(mine.tolist()), ranks, problem.weights)
+
+
+def _check_same_data(problem: Any, ranks: Ranks) -> None:
+    """Every rank has made the whole problem: are they the same? f_i at a point that all choose alike tells."""
+    if hasattr(problem, "begin_round"):
+        problem.begin_round(0)
+    start = problem.x0()
+    x = like((0.1 * np.random.default_rng(0).standard_normal(problem.dim)).astype(to_numpy(start).dtype), start)
+    seen = np.concatenate([problem.weights, np.asarray(problem.mix(x, problem.weights)[0], float)])
+    everyone = [np.frombuffer(text) for text in ranks.gather(seen.tobytes())]
+    first = everyone[0]
+    others = [
+        r for r, s in enumerate(everyone) if s.shape != first.shape or not np.allclose(s, first, rtol=1e-5, atol=0)
+    ]
+    if others:
+        raise InvalidInput(
+            f"all ranks must load the same data and split it alike, but {', '.join(map(ranks.who, others))} "
+            f"differ from {ranks.who(0)}: use the same files, seed and partition, or share() where each has its own"
+        )
 
 
 def run(

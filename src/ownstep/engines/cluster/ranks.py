@@ -24,6 +24,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from ownstep.engines.cluster import torchrun
+from ownstep.engines.cluster.store import Store, StoreSilent
 from ownstep.support.errors import InvalidInput, OwnstepError, plain_text
 
 DEADLINE = 120.0
@@ -32,6 +33,8 @@ MEETING = 600.0
 """Seconds all ranks may take to load their data and arrive at the first round."""
 KEPT = 1 << 14
 """Numbers up to which a buffer is kept from round to round."""
+BACKEND = "OWNSTEP_CLUSTER_BACKEND"
+"""Environment variable by which gloo is chosen where NCCL would be."""
 GRACE = 5.0
 """Seconds the ranks that live give each other to say so."""
 
@@ -41,7 +44,7 @@ NO_TLS = (
 )
 
 
-def _common_name(store: dist.Store, rank: int, size: int) -> str:
+def _common_name(store: Store, rank: int, size: int) -> str:
     """A name for this start of the ranks alone, which all of them learn from rank 0.
 
     torchrun keeps one store over its restarts, so keys of ranks that died are still there, and their addresses with
@@ -52,32 +55,23 @@ def _common_name(store: dist.Store, rank: int, size: int) -> str:
     if rank == 0:
         keys = [f"hello/{r}" for r in range(1, size)]
         for key in keys:
-            store.delete_key(key)
+            store.forget(key)
         if keys:
             _wait(store, keys, "did not start")
         for key in keys:
-            store.set(f"welcome/{store.get(key).decode()}", word)
+            store.set(f"welcome/{store.get(key)}", word)
         return word
     limit = time.monotonic() + MEETING
     while time.monotonic() < limit:
         store.set(f"hello/{rank}", word)
-        if store.check([f"welcome/{word}"]):  # a wait that runs out would print torch's warnings
-            return str(store.get(f"welcome/{word}").decode())
+        if store.has(f"welcome/{word}"):  # a wait that runs out would print torch's warnings
+            return store.get(f"welcome/{word}")
         time.sleep(0.05)
     raise OwnstepError(f"rank 0 did not answer within {MEETING:g} s")
 
 
-def _absent(store: dist.Store, keys: Sequence[str], seconds: float) -> list[str]:
-    """Those of the keys that nobody has set in time."""
-    try:
-        store.wait(list(keys), timedelta(seconds=seconds))
-    except RuntimeError:
-        return [key for key in keys if not store.check([key])]
-    return []
-
-
-def _wait(store: dist.Store, keys: Sequence[str], failing: str) -> None:
-    missing = [f"rank {key.rpartition('/')[2]}" for key in _absent(store, keys, MEETING)]
+def _wait(store: Store, keys: Sequence[str], failing: str) -> None:
+    missing = [f"rank {key.rpartition('/')[2]}" for key in store.absent(keys, MEETING)]
     if missing:
         raise OwnstepError(f"{', '.join(missing)} {failing} within {MEETING:g} s")
 
@@ -88,7 +82,8 @@ class Ranks:
     Parameters
     ----------
     deadline : seconds the slowest rank may be behind the fastest before it counts as hung.
-    device : where the vectors live; a GPU makes the backend NCCL, everything else gloo.
+    device : where the vectors live; a GPU makes the backend NCCL, everything else gloo, unless the environment variable
+        :data:`BACKEND` says gloo, as for several ranks on one GPU, which NCCL refuses.
     """
 
     def __init__(self, deadline: float = DEADLINE, device: str | torch.device = "cpu") -> None:
@@ -97,33 +92,42 @@ class Ranks:
         if not (dist.is_initialized() or torchrun.started()):
             raise OwnstepError(torchrun.HOW)
         self.deadline, self.device = float(deadline), torch.device(device)
-        self.backend = "nccl" if self.device.type == "cuda" else "gloo"
+        gpu = self.device.type == "cuda"
+        self.backend = os.environ.get(BACKEND) or ("nccl" if gpu else "gloo")
+        if self.backend not in ("gloo", "nccl") or (self.backend == "nccl" and not gpu):
+            raise InvalidInput(f"{BACKEND} is gloo, or nccl where the vectors live on a GPU; got {self.backend!r}")
+        # gloo gathers from host memory alone; what is gathered is small
+        self.gathering = self.device if self.backend == "nccl" else torch.device("cpu")
         limit = timedelta(seconds=deadline)
+        if gpu:
+            torch.cuda.set_device(self.device)
         if self.backend == "nccl":
             # Without this NCCL ends the process on a deadline; with it the wait raises, and the rank can be named.
             os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
-            torch.cuda.set_device(self.device)
         if dist.is_initialized():  # the caller's own group; ours has our deadline
             self.group = dist.new_group(backend=self.backend, timeout=limit)
-            self.store = dist.PrefixStore("ownstep", dist.distributed_c10d._get_default_store())
+            self.store = Store(dist.PrefixStore("ownstep", dist.distributed_c10d._get_default_store()))
             self.rank, self.size = dist.get_rank(), dist.get_world_size()
         else:
             self._join(limit)
             self.group = dist.group.WORLD
         self._kept: dict[int, tuple[torch.Tensor, NDArray[np.float64]]] = {}
-        self.bytes = 0
+        self.bytes, self.store_lost = 0, False
         self.round = 0
         self._stop_wanted, self.stop_agreed = False, False
         self.save_at, self.save_agreed = np.inf, False
+        self.names: dict[int, str] = {}
         self._say("who", f"{socket.gethostname()}, process {os.getpid()}")
         self.meet("start")
+        # learned now: when somebody is missing the store may be, too
+        self.names = {rank: self.store.get(f"who/{rank}") for rank in range(self.size)}
 
     def _join(self, limit: timedelta) -> None:
         from torch.distributed.rendezvous import rendezvous
 
         store, self.rank, self.size = next(iter(rendezvous("env://", timeout=timedelta(seconds=MEETING))))
-        store = dist.PrefixStore(_common_name(store, self.rank, self.size), store)
-        self.store = dist.PrefixStore("ownstep", store)
+        store = dist.PrefixStore(_common_name(Store(store), self.rank, self.size), store)
+        self.store = Store(dist.PrefixStore("ownstep", store))
         try:
             dist.init_process_group(
                 self.backend, store=store, rank=self.rank, world_size=self.size, timeout=limit
@@ -137,6 +141,8 @@ class Ranks:
     def _leave(self) -> None:
         """End torch's threads before the interpreter ends: they do with the last reference to the group."""
         self.group = None
+        if self.store_lost:  # taking the group down would ask the store again, and wait
+            return
         if dist.is_initialized():
             dist.destroy_process_group()
 
@@ -222,10 +228,10 @@ class Ranks:
 
     def spread(self, data: bytes, source: int) -> bytes:
         """The bytes of one rank, on every rank."""
-        size = torch.tensor([len(data)], device=self.device)
+        size = torch.tensor([len(data)], device=self.gathering)
         with self._named():
             dist.broadcast(size, source, group=self.group)
-            out = torch.zeros(int(size), dtype=torch.uint8, device=self.device)
+            out = torch.zeros(int(size), dtype=torch.uint8, device=self.gathering)
             if self.rank == source:
                 out.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
             dist.broadcast(out, source, group=self.group)
@@ -255,9 +261,9 @@ class Ranks:
                 raise OwnstepError(f"{self.who(rank)}: {text.decode()}")
 
     def who(self, rank: int) -> str:
-        """A rank with its machine and process."""
-        key = f"who/{rank}"
-        return f"rank {rank} ({self.store.get(key).decode()})" if self.store.check([key]) else f"rank {rank}"
+        """A rank with its machine and process, as it said at the start."""
+        said = self.names.get(rank)
+        return f"rank {rank}" if said is None else f"rank {rank} ({said})"
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -279,7 +285,7 @@ class Ranks:
                 signal.signal(number, handler)
 
     def _all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        mine = tensor.to(self.device)
+        mine = tensor.to(self.gathering)
         out = [torch.empty_like(mine) for _ in range(self.size)]
         with self._named():
             dist.all_gather(out, mine, group=self.group)
@@ -294,18 +300,26 @@ class Ranks:
 
     def _lost(self, error: RuntimeError) -> OwnstepError:
         late = "imed out" in str(error) or "imeout" in str(error)
+        where, within_ = f"round {self.round}", f"within {self.deadline:g} s"
         try:
             self._say("alive", "")
             keys = [f"alive/{rank}" for rank in range(self.size)]
-            missing = [keys.index(key) for key in _absent(self.store, keys, GRACE if late else 1.0)]
+            missing = [keys.index(key) for key in self.store.absent(keys, GRACE if late else 1.0)]
+        except StoreSilent:
+            self.store_lost = True
+            return OwnstepError(
+                f"{where}: no answer {within_}, and none from the launcher's store: the process that hosts it is "
+                f"frozen or gone, which is the first machine's torchrun or {self.who(0)}"
+            )
         except RuntimeError:
-            return OwnstepError(f"round {self.round}: neither a rank nor the launcher's store answers: {error}")
+            self.store_lost = True
+            return OwnstepError(f"{where}: neither a rank nor the launcher's store answers: {error}")
         names = ", ".join(self.who(rank) for rank in missing)
         if late and missing:
-            return OwnstepError(f"round {self.round}: no answer from {names} within {self.deadline:g} s")
+            return OwnstepError(f"{where}: no answer from {names} {within_}")
         if missing:
-            return OwnstepError(f"round {self.round}: lost the connection to {names}")
-        return OwnstepError(f"round {self.round}: a connection between the ranks broke: {error}")
+            return OwnstepError(f"{where}: lost the connection to {names}")
+        return OwnstepError(f"{where}: a connection between the ranks broke: {error}")
 
     def _say(self, topic: str, text: str) -> None:
         self.store.set(f"{topic}/{self.rank}", text)

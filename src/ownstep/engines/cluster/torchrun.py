@@ -27,6 +27,11 @@ def first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def restarts() -> bool:
+    """Would torchrun start the ranks again if one ended with an error?"""
+    return started() and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") not in ("", "0")
+
+
 def command(ranks: int, module: str, arguments: Sequence[str], restarts: int = 0) -> list[str]:
     """The command that runs ``python -m module arguments`` as so many ranks on this machine."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]

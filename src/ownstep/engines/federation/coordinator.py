@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -20,16 +21,14 @@ import numpy as np
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
+from ownstep.engines.arguments import check_method
 from ownstep.engines.compare import check_labels, slug
 from ownstep.engines.federation import hessians
+from ownstep.engines.federation.asking import Asking, Gathered, needs_rows, normed, shifted
 from ownstep.engines.federation.nodes import Nodes, Roster, gather
 from ownstep.engines.federation.wire import (
-    ROUND,
     Refused,
     Reply,
-    pack_asks,
-    pack_points,
-    unpack_replies,
 )
 from ownstep.engines.limits import Limits
 from ownstep.engines.local.answering import wants_more
@@ -38,16 +37,23 @@ from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing
 from ownstep.engines.saving import go_on
 from ownstep.history import History
-from ownstep.methods import Answer, Ask, Method, Sketch, norm
+from ownstep.methods import Answer, Ask, Method, norm
 from ownstep.methods.local_work import lengths
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.files import hold
 from ownstep.support.progress import Bar
 
 if TYPE_CHECKING:
     from ownstep.engines.federation.secure import SecurePlus
 
 Array = NDArray[Any]
+
+IMPLAUSIBLE = 10.0
+"""How far a reply may be beyond what the site's own smoothness allows before it is refused."""
+
+OUTSIZED = 1e6
+"""How much longer than all others a vector must be before its sender is named for what followed."""
 
 CARRIED = ("x", "mix", "local", "links", "also", "curvature", "base", "hessian", "sketch")
 """What a method may ask for here; more than that is refused before the first round."""
@@ -83,39 +89,6 @@ class Terms:
             raise InvalidInput(
                 "missing='last' keeps single gradients, which secure aggregation never shows: use another"
             )
-
-
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """What the sites answered one method.
-
-    Parameters
-    ----------
-    present : who answered something that can be used.
-    total : sum over them of c_i grad f_i(x).
-    value, value_at : their mean loss, weighted, where the method looked and where it stands.
-    rows : c_i grad f_i(x) by site, or None under secure aggregation.
-    losses : f_i(x), zero for the absent; of no use under secure aggregation.
-    squares : sum over them of c_i ||d_i||^2, where asked for.
-    extra, value_base, sketches : what came of second order, see
-        :mod:`ownstep.engines.federation.hessians`; the value is the mean loss at the second point.
-    why : for everyone else, what happened.
-    up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
-    """
-
-    present: NDArray[np.bool_]
-    total: Array
-    value: float
-    value_at: float
-    rows: dict[int, Array] | None
-    losses: Array
-    why: dict[int, str]
-    up: int
-    down: int
-    squares: float = 0.0
-    extra: Array | None = None
-    value_base: float = np.nan
-    sketches: tuple[Sketch | None, ...] = ()
 
 
 def run(
@@ -165,7 +138,24 @@ def race(
     if not methods:
         raise InvalidInput("a federation needs at least one method to run, got none")
     check_labels(methods)
+    for method in methods.values():
+        check_method(method)
     place = None if folder is None else Path(folder)
+    with ExitStack() as held:
+        if place is not None:
+            try:
+                place.mkdir(parents=True, exist_ok=True)
+                held.enter_context(hold(place / "sites.json"))
+            except OSError as error:
+                raise OwnstepError(f"cannot write to the folder {str(place)!r}: {error}") from error
+        return _race(methods, grid, rounds, terms, place, x0, L_pooled, target, gradient_tolerance, progress, limits)
+
+
+def _race(
+    methods: Mapping[str, Method], grid: Grid, rounds: int, terms: Terms, place: Path | None, x0: Any,
+    L_pooled: float | None, target: float | None, gradient_tolerance: float | None, progress: bool | None,
+    limits: Limits | None,
+) -> dict[str, History]:  # fmt: skip
     listed = None if place is None else place / "sites.json"
     known = Roster.load(listed) if listed is not None and listed.exists() else None
     roster = gather(grid, terms.sites, terms.joining, known)
@@ -192,7 +182,9 @@ def race(
             for loop, gathered in zip(list(active), seen, strict=True):
                 if not gathered.present.any():
                     why = "; ".join(f"{roster.names[i]}: {w}" for i, w in gathered.why.items())
-                    raise OwnstepError(f"no site answered in round {loop.k} within {terms.deadline:g} s ({why})")
+                    raise OwnstepError(
+                        f"no site answered in round {loop.k} within {terms.deadline:g} s ({why}){loop.suspicion()}"
+                    )
                 loop.absorb(gathered, began)
                 done = loop.verdict(rounds, target, gradient_tolerance)
                 file = files[loop]
@@ -204,77 +196,6 @@ def race(
                     loop.advance()
             bar.update(max(loop.k for loop in loops), f"f = {loops[0].columns['value'][-1]:.6g}")
     return {loop.name: loop.history() for loop in loops}
-
-
-class Asking:
-    """From what methods ask to what the sites answered."""
-
-    def __init__(self, nodes: Nodes, roster: Roster, terms: Terms) -> None:
-        self.nodes, self.roster, self.terms = nodes, roster, terms
-
-    def __call__(self, asks: list[Ask], loops: list[_Loop]) -> list[Gathered]:
-        """One exchange of messages for all asks, or four for each under secure aggregation."""
-        points = [loop.method.point(loop.state) for loop in loops]
-        rounds = [loop.k for loop in loops]
-        if self.terms.secure is not None:
-            one = zip(asks, points, rounds, strict=True)
-            return [self.terms.secure.gather(self.nodes, self.roster, *each) for each in one]
-        shared, roster = pack_points(asks, points), self.roster
-        contents = {node: pack_asks(asks, shared, rounds, i) for i, node in enumerate(roster.nodes)}
-        budget = sum(ask.x.nbytes + hessians.reply_bytes(ask) for ask in asks)
-        replies = self.nodes.ask(contents, ROUND, str(max(rounds)), budget)
-        usable: dict[int, list[Reply]] = {}
-        why: dict[int, str] = {}
-        for i, node in enumerate(roster.nodes):
-            reply = replies.get(node)
-            try:
-                if reply is None:
-                    raise Refused(f"no reply within {self.nodes.deadline:g} s")
-                if isinstance(reply, Refused):
-                    raise reply
-                usable[i] = unpack_replies(reply, asks)
-                for ask, answered in zip(asks, usable[i], strict=True):
-                    _read_sketch(answered, ask, roster.names[i])
-            except (Refused, InvalidInput) as refusal:
-                usable.pop(i, None)
-                why[i] = str(refusal)
-        return [
-            collect({i: r[m] for i, r in usable.items()}, ask, roster.weights, why, points[m] is not ask.x)
-            for m, ask in enumerate(asks)
-        ]
-
-
-def collect(
-    replies: Mapping[int, Reply], ask: Ask, weights: Array, why: dict[int, str], elsewhere: bool = False
-) -> Gathered:
-    """Add up, in the order of the sites; ``elsewhere`` when a second point was sent, to measure f there."""
-    present = np.zeros(len(weights), bool)
-    present[list(replies)] = True
-    share = float(weights[present].sum())
-    total = np.zeros_like(ask.x)
-    for reply in replies.values():
-        total = total + reply.vector
-    value, value_at = (
-        sum(weights[i] * loss for i, loss in each.items()) / share if share else np.nan
-        for each in ({i: r.loss for i, r in replies.items()}, {i: r.loss_at for i, r in replies.items()})
-    )
-    vectors_down = 1 + elsewhere + _shifted(ask)
-    up = len(replies) * (int(ask.x.nbytes) + 8 * (1 + elsewhere + _normed(ask)))
-    down = len(weights) * (vectors_down * int(ask.x.nbytes) + 8)
-    rows = {i: r.vector for i, r in replies.items()}
-    losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
-    squares = float(sum(reply.squares for reply in replies.values()))
-    extras = [reply.extra for reply in replies.values() if reply.extra is not None]
-    base = sum(weights[i] * r.loss_base for i, r in replies.items()) / share if share else np.nan
-    sketches = tuple(_read_sketch(replies[i], ask, "") if i in replies else None for i in range(len(weights)))
-    return Gathered(
-        present, total, float(value), float(value_at), rows, losses, why, up, down, squares,
-        np.sum(extras, axis=0) if extras else None, float(base), sketches,
-    )  # fmt: skip
-
-
-def _read_sketch(reply: Reply, ask: Ask, name: str) -> Sketch | None:
-    return None if reply.sketch is None else hessians.unpack_sketch(reply.sketch, ask, name)
 
 
 class _Loop(Loop):
@@ -292,7 +213,7 @@ class _Loop(Loop):
         more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
         if more:
             raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
-        if terms.secure is not None and (_needs_rows(ask) or hessians.own_rank(ask)):
+        if terms.secure is not None and (needs_rows(ask) or hessians.own_rank(ask)):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
         if ask.curvature and roster.sampled:
             raise InvalidInput(
@@ -302,6 +223,44 @@ class _Loop(Loop):
         self.answering.memory = Memory(roster, True)  # type: ignore[arg-type]
         self.settings |= {"engine": "federation", "missing": terms.missing, "deadline": terms.deadline}
         self.notes = {"absences": []}
+        self.last_seen: dict[int, tuple[Array, float, float]] = {}  # by site: where it was asked, and what it said
+        self.sizes: dict[str, float] = {}
+
+    def plausible(self, i: int, ask: Ask, reply: Reply) -> None:
+        """Refuse what cannot be true of a function as smooth as the site said its own is.
+
+            ||grad f_i(x)|| <= ||g'|| + L_i ||x - x'||,     f_i(x) <= f' + ||g'|| ||x - x'|| + L_i/2 ||x - x'||^2
+
+        with g', f' at x', where the site was last asked. Only what is beyond that by a factor of
+        :data:`IMPLAUSIBLE` is refused: an error of transmission or of a unit, not a lie within bounds.
+        """
+        assert ask.mix is not None
+        L, c = float(self.roster.L[i]), abs(float(ask.mix[i]))
+        if ask.local is not None or not c or self.roster.sampled or self.roster.kind not in ("exact", "upper bound"):
+            return
+        length = norm(reply.vector) / c
+        if i in self.last_seen:
+            x, g, f = self.last_seen[i]
+            moved = norm(ask.x - x)
+            spare = float(np.sqrt(np.finfo(ask.x.dtype).eps)) * (L * norm(ask.x) + g)
+            if length > IMPLAUSIBLE * (g + L * moved) + spare:
+                raise Refused(
+                    f"its gradient has length {length:.3g}, by its own L at most {g + L * moved:.3g}: not believed"
+                )
+            if reply.loss > f + IMPLAUSIBLE * (g * moved + L * moved**2 / 2) + abs(f) + spare:
+                raise Refused(f"its loss rose from {f:.3g} to {reply.loss:.3g}, beyond its own L: not believed")
+        self.last_seen[i] = (ask.x, length, reply.loss)
+
+    def suspicion(self) -> str:
+        """Who sent by far the longest vector in the round before; nothing where nobody did."""
+        sizes = sorted(((size, name) for name, size in self.sizes.items()), reverse=True)
+        if len(sizes) < 2 or not sizes[0][0] > OUTSIZED * sizes[1][0]:
+            return ""
+        (longest, who), (next_, _) = sizes[:2]
+        return f"; in the round before, {who} sent a vector of length {longest:.3g}, all others of at most {next_:.3g}"
+
+    def _stop(self, why: str) -> None:
+        super()._stop(why if self.sound else why + self.suspicion())
 
     @cached_property
     def signature(self) -> list[float]:
@@ -314,7 +273,7 @@ class _Loop(Loop):
         assert ask.mix is not None
         total, share = seen.total, float(weights[present].sum()) if self.rule == "rescale" else 1.0
         squares = seen.squares
-        rows = self._rows(ask, seen) if _needs_rows(ask) or self.rule == "last" else None
+        rows = self._rows(ask, seen) if needs_rows(ask) or self.rule == "last" else None
         if self.rule == "last":
             assert rows is not None
             if self.answering.last is not None:
@@ -329,12 +288,13 @@ class _Loop(Loop):
             also = (ask.also if self.rule == "last" else np.where(present, ask.also, 0.0) / share) @ rows
         if ask.curvature:
             curvature, previous = self.answering.memory.measure(ask.x, seen.losses, rows, present)
+        self.lengths = {self.roster.names[i]: norm(row) for i, row in (seen.rows or {}).items()}
         for i, why in seen.why.items():
             self._note_absence(i, why)
         # Until somebody was missing once, methods may compare the sums of two rounds as sums over everyone.
         who = present if self.notes["absences"] else None
-        each = rows if _shifted(ask) else None
-        squares = squares if _normed(ask) else np.nan
+        each = rows if shifted(ask) else None
+        squares = squares if normed(ask) else np.nan
         self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)
         if wants_more(ask):
             self.answer = hessians.told(self.answer, ask, seen, self.rule, share, rows)
@@ -347,6 +307,11 @@ class _Loop(Loop):
             "bytes_down": seen.down,
         }
         self.record(row, self.method.point(self.state), present, time.perf_counter() - began)
+
+    def advance(self) -> None:
+        """As everywhere, and remember how long the vectors were: if the next point is bad, one of them was."""
+        self.sizes = self.lengths
+        super().advance()
 
     def _rows(self, ask: Ask, seen: Gathered) -> Array:
         """One row a site, grad f_i(x) or its move: what came back divided by what it was multiplied with."""
@@ -371,16 +336,3 @@ class _Loop(Loop):
         """What happened, with those who were missing by name."""
         self.settings["absences"] = self.notes["absences"]
         return super().history()
-
-
-def _needs_rows(ask: Ask) -> bool:
-    """Is the sum not enough? Then the sites' vectors are divided by their coefficients; nothing more is sent."""
-    return _shifted(ask) or ask.curvature or ask.also is not None
-
-
-def _normed(ask: Ask) -> bool:
-    return ask.local is not None and ask.local.norms
-
-
-def _shifted(ask: Ask) -> bool:
-    return ask.local is not None and ask.local.shift is not None

@@ -13,7 +13,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = datetime.timedelta(days=1)
 
@@ -25,6 +25,8 @@ def authority(folder: Path, name: str = "ca") -> tuple[x509.Certificate, ec.Elli
     certificate = (
         _builder(subject, subject, key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     (folder / f"{name}.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
@@ -39,6 +41,10 @@ def server(folder: Path, issuer: tuple[x509.Certificate, ec.EllipticCurvePrivate
     certificate = (
         _builder(subject, issuer[0].subject, key)
         .add_extension(x509.SubjectAlternativeName(here), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(digital_signature=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer[1].public_key()), critical=False)
         .sign(issuer[1], hashes.SHA256())
     )
     (folder / "server.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
@@ -53,6 +59,15 @@ def node_key(folder: Path, name: str) -> tuple[Path, Path]:
     ssh = serialization.Encoding.OpenSSH
     public.write_bytes(key.public_key().public_bytes(ssh, serialization.PublicFormat.OpenSSH))
     return private, public
+
+
+def _usage(**allowed: bool) -> x509.KeyUsage:
+    """What a key may be used for; OpenSSL's strict rules, the default since Python 3.13, ask that it is said."""
+    every = (
+        "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+        "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+    )  # fmt: skip
+    return x509.KeyUsage(**{name: allowed.get(name, False) for name in every})
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> Any:

@@ -106,8 +106,9 @@ class Loopback:
     def start_site(self, name: str, config: str = "", *, options: tuple[Any, ...] | None = None) -> None:
         """Start a SuperNode, by default with TLS and its registered key; ``config`` is its ``--node-config``."""
         secure = ("--root-certificates", self.folder / "ca.crt", "--auth-supernode-private-key", self.keys.get(name))
+        program = (sys.executable, "-m", "ownstep", "federate", "join") if options is None else ("flower-supernode",)
         self.start(
-            name, "flower-supernode", "--superlink", self.address, *(secure if options is None else options),
+            name, *program, "--superlink", self.address, *(secure if options is None else options),
             "--host", "127.0.0.1", "--port", free_port(), "--node-config", config,
         )  # fmt: skip
 
@@ -129,7 +130,7 @@ class Loopback:
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = process = subprocess.Popen(
                 [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                env=self.env, cwd=self.folder, start_new_session=True,
+                env=self.env, cwd=self.folder, start_new_session=True, umask=0o077,
             )  # fmt: skip
         return process
 

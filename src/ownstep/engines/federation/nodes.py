@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ownstep.engines.federation.wire import JOIN, Refused, size
 from ownstep.plan import Devices
-from ownstep.support.errors import OwnstepError
+from ownstep.support.errors import OwnstepError, plain_text
 from ownstep.support.files import write_atomically
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
@@ -34,6 +34,12 @@ STRENGTH = ("unknown", "estimate", "upper bound", "exact")
 
 UNREACHED = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 """Errors by which the SuperLink answers in place of a node: no sign of life."""
+
+EXPIRED = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+"""Those that mean that a message has outlived its deadline."""
+
+LONGEST_NAME = 80
+"""Characters in the name of a site."""
 
 SPARE_MEMORY = 2 << 30
 """Bytes that taking in one reply may need beyond its vectors; more is refused (where the system can limit it)."""
@@ -83,9 +89,12 @@ class Roster:
 
     def save(self, path: Path) -> None:
         """Write it as json, for a coordinator that is started again."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with write_atomically(path) as file:
-            file.write(json.dumps(asdict(self), indent=1).encode())
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with write_atomically(path) as file:
+                file.write(json.dumps(asdict(self), indent=1).encode())
+        except OSError as error:
+            raise OwnstepError(f"cannot write the list of sites {str(path)!r}: {error}") from error
 
     @classmethod
     def load(cls, path: Path) -> Roster:
@@ -93,9 +102,12 @@ class Roster:
         try:
             known: dict[str, Any] = json.loads(path.read_text())
             entries: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in known.items()}
-            return cls(**entries)
-        except (OSError, ValueError, TypeError) as error:
-            raise OwnstepError(f"{str(path)!r} is not a readable list of sites: {error}") from error
+            roster = cls(**entries)
+            if not len({len(getattr(roster, key)) for key in ("names", "nodes", "samples", "L", "mu", "losses")}) == 1:
+                raise ValueError("its columns differ in length")
+            return roster
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise OwnstepError(f"{str(path)!r} is not a readable list of sites: {plain_text(error)}") from error
 
 
 class Nodes:
@@ -142,13 +154,13 @@ class Nodes:
 
         while True:  # one look at least: sending alone may take longer than the deadline
             news = False
-            for identity, (node, _) in (*open_.items(), *self.late.items()):
-                reply = self._pull(identity, budget)
-                if reply is None:
-                    continue
+            found = self._pull([*open_, *self.late], budget)
+            for identity, reply in found.items():
+                node = (open_.get(identity) or self.late[identity])[0]
                 news = True
                 if isinstance(reply, Message) and reply.has_error() and reply.error.code in UNREACHED:
-                    reply = Refused(f"not reached: {reply.error.reason}")
+                    expired = reply.error.code in EXPIRED  # by then the deadline has passed, as its life is that long
+                    reply = self.no_reply() if expired else Refused(f"not reached: {reply.error.reason}")
                     self.suspects.add(node)
                 else:
                     self.suspects.discard(node)
@@ -165,14 +177,67 @@ class Nodes:
         self.suspects |= {node for node, _ in open_.values()}
         return replies
 
-    def _pull(self, identity: str, budget: int) -> Message | Refused | None:
-        """One reply at a time, so that one that cannot be taken in does not take the others with it."""
+    def no_reply(self) -> Refused:
+        """Why somebody is missing who did not answer in time."""
+        return Refused(f"no reply within {self.deadline:g} s")
+
+    def _pull(self, identities: list[str], budget: int) -> dict[str, Message | Refused]:
+        """What has come in, after one look for all; each is taken in on its own, so that none takes others with it."""
         try:
-            with limited_memory(SPARE_MEMORY + 8 * budget):
-                found = list(self.grid.pull_messages([identity]))
-        except MemoryError:
-            return Refused(f"its reply needs more than {size(SPARE_MEMORY + 8 * budget)} of memory")
-        return found[0] if found else None
+            waiting = _Waiting(self.grid, identities)
+        except (AttributeError, TypeError):  # another kind of Grid: one look for each
+            waiting = None
+        out: dict[str, Message | Refused] = {}
+        for identity in identities if waiting is None else waiting.there:
+            try:
+                with limited_memory(SPARE_MEMORY + 8 * budget):
+                    found = list((self.grid if waiting is None else waiting).pull_messages([identity]))
+            except MemoryError:
+                out[identity] = Refused(f"its reply needs more than {size(SPARE_MEMORY + 8 * budget)} of memory")
+                continue
+            if found:
+                out[identity] = found[0]
+        return out
+
+
+class _Waiting:
+    """The replies that one look at the SuperLink found, to be taken in one by one by Flower's own code.
+
+    Flower's Grid looks for replies and takes all it finds in with one call. Here the look is made once, and the call
+    then once for each reply, with a client that answers what was found. Another kind of Grid raises AttributeError.
+    """
+
+    def __init__(self, grid: Any, identities: list[str]) -> None:
+        self.grid, self.client = grid, grid._runtime_client
+        from flwr.proto.runtime_pb2 import PullAppMessagesRequest
+
+        self.answer = self.client.PullMessages(PullAppMessagesRequest(message_ids=identities))
+        rows = zip(self.answer.messages_list, self.answer.message_object_trees, strict=True)
+        self.there = {proto.metadata.reply_to_message_id: (proto, tree) for proto, tree in rows}
+
+    def pull_messages(self, identities: list[str]) -> Any:
+        """One reply."""
+        proto, tree = self.there[identities[0]]
+        one = type(self.answer)(messages_list=[proto], message_object_trees=[tree])
+        self.grid._runtime_client = _Found(self.client, one)
+        try:
+            return self.grid.pull_messages(identities)
+        finally:
+            self.grid._runtime_client = self.client
+
+
+class _Found:
+    """Flower's client, but for the one answer that is known already."""
+
+    def __init__(self, client: Any, answer: Any) -> None:
+        self._client, self._answer = client, answer
+
+    def PullMessages(self, request: Any) -> Any:
+        """What was found."""
+        return self._answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
 
 
 def gather(grid: Grid, sites: int, deadline: float, known: Roster | None = None) -> Roster:
@@ -210,7 +275,7 @@ def gather(grid: Grid, sites: int, deadline: float, known: Roster | None = None)
 def _description(node: int, reply: Message | Refused) -> dict[str, Any]:
     if isinstance(reply, Refused) or reply.has_error():
         why = reply if isinstance(reply, Refused) else reply.error.reason
-        raise OwnstepError(f"node {node} could not say who it is: {why}")
+        raise OwnstepError(f"node {node} could not say who it is: {plain_text(why)}")
     about = dict(reply.content.config_records.get("site", {}))
     wanted = {
         "name": str,
@@ -225,6 +290,11 @@ def _description(node: int, reply: Message | Refused) -> dict[str, Any]:
     wrong = [key for key, kind in wanted.items() if not isinstance(about.get(key), kind)]
     if wrong:
         raise OwnstepError(f"node {node} described itself without {', '.join(wrong)}")
+    if not 0 < len(about["name"]) <= LONGEST_NAME or plain_text(about["name"]) != about["name"]:
+        raise OwnstepError(
+            f"node {node} calls itself {plain_text(about['name'], LONGEST_NAME)!r}: a name has at most {LONGEST_NAME} "
+            "characters, all of them visible"
+        )
     numbers = {key: about[key] for key in ("samples", "dim", "mu", "L", "loss")}
     sound = about["samples"] >= 1 and about["dim"] >= 1 and 0 <= about["mu"] <= about["L"] and about["L"] > 0
     if not sound or not np.isfinite(list(numbers.values())).all() or about["dtype"] not in ("float32", "float64"):

@@ -26,7 +26,7 @@ from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from ownstep.engines.federation.coordinator import Gathered
+    from ownstep.engines.federation.asking import Gathered
     from ownstep.engines.federation.nodes import Nodes, Roster
     from ownstep.engines.federation.site import Site
 
@@ -66,7 +66,7 @@ class SecurePlus:
         from flwr.server.workflow import SecAggPlusWorkflow
         from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
 
-        from ownstep.engines.federation.coordinator import Gathered
+        from ownstep.engines.federation.asking import Gathered
 
         n = len(roster.names)
         if n < 2 or self.bits + np.log2(n) > 32:
@@ -81,13 +81,15 @@ class SecurePlus:
             1.0, self.threshold, max_weight=1.0, clipping_range=float(self.clip), quantization_range=2**self.bits,
             timeout=nodes.deadline,
         )  # fmt: skip
-        workflow(_Grid(nodes), context)
+        exchange = _Grid(nodes)
+        workflow(exchange, context)
         present = np.isin(roster.nodes, list(strategy.stayed))
         n_x, more = len(ask.x), hessians.extra_length(ask)
         silent = np.zeros(n_x + more + 4)
         total = silent if strategy.mean is None else len(strategy.stayed) * strategy.mean
         share = float(roster.weights[present].sum()) or np.nan
-        why = {i: "did not stay to the end of the secure round" for i in np.flatnonzero(~present).tolist()}
+        gone = "did not stay to the end of the secure round"
+        why = {i: exchange.why.get(roster.nodes[i], gone) for i in np.flatnonzero(~present).tolist()}
         vector, extra = total[:n_x].astype(ask.x.dtype), total[n_x : n_x + more].astype(ask.x.dtype)
         loss, loss_at, loss_base, *squares = total[n_x + more :]
         # what is sent masked is one 64-bit integer an entry; keys and shares are not counted
@@ -140,12 +142,19 @@ class _Grid:
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
+        self.why: dict[int, str] = {}  # by node, what happened to its first reply that could not be used
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         sent = list(messages)
         contents = {message.metadata.dst_node_id: message.content for message in sent}
         first = sent[0].metadata
         replies = self.nodes.ask(contents, first.message_type, first.group_id)
+        for node in contents:
+            reply = replies.get(node, self.nodes.no_reply())
+            if isinstance(reply, Refused):
+                self.why.setdefault(node, str(reply))
+            elif reply.has_error():
+                self.why.setdefault(node, str(Refused(f"its ClientApp failed: {reply.error.reason}")))
         return [reply for reply in replies.values() if not isinstance(reply, Refused)]
 
 

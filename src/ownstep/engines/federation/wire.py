@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from ownstep.engines.federation import hessians
 from ownstep.methods import Ask, LocalWork
 from ownstep.methods.local_work import rule_from_text, rule_to_text
-from ownstep.support.errors import OwnstepError
+from ownstep.support.errors import OwnstepError, plain_text
+from ownstep.support.vectors import small_enough
 
 JOIN = "query.join"
 """Message that asks a site who it is; its answer holds the smoothness, which is measured once."""
@@ -38,7 +39,10 @@ NPY_HEADER = 1024
 
 
 class Refused(OwnstepError):
-    """A reply that cannot be used; the message says what is wrong with it."""
+    """A reply that cannot be used; the message says what is wrong with it, on one line of bounded length."""
+
+    def __init__(self, why: object) -> None:
+        super().__init__(plain_text(why))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,8 +220,12 @@ def checked(array: Array, like: NDArray[Any]) -> NDArray[Any]:
             f"its vector has shape {tuple(array.shape)} of {array.dtype}, asked for was {like.shape} of {like.dtype}"
         )
     vector = _read(array.data, like)
-    if not np.isfinite(vector).all():
+    if not small_enough(vector):
         wrong = np.flatnonzero(~np.isfinite(vector))
+        if not len(wrong):
+            raise Refused(
+                f"its vector has entries of up to {abs(vector).max():.3g}, whose squares overflow {like.dtype}"
+            )
         raise Refused(f"its vector has {len(wrong)} entries that are not finite, the first at {wrong[0]}")
     return vector
 

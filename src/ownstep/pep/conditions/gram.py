@@ -89,9 +89,19 @@ class Gram:
 
 
 def build(
-    trace: Trace, groups: list[Group], r0: float, rstar: float, *, evaluate_final: bool, local_optima: bool
+    trace: Trace,
+    groups: list[Group],
+    r0: float,
+    rstar: float,
+    *,
+    evaluate_final: bool,
+    local_optima: bool,
+    sparse: bool = True,
 ) -> Gram:
-    """Express the method's points and the devices' triples in the columns of the Gram blocks."""
+    """Express the method's points and the devices' triples in the columns of the Gram blocks.
+
+    Unless ``sparse``, the columns are x^0 and every v: no iterate takes the place of one.
+    """
     rounds, count = trace.rounds, len(groups)
     labels = rounds + int(evaluate_final)
     columns = _Columns(groups, labels, local_optima)
@@ -127,7 +137,7 @@ def build(
     points = np.stack([p @ atoms for p in trace.points])
     sizes = expected_sizes(trace, groups, r0, rstar if local_optima else 0.0, evaluate_final=evaluate_final)
     names, scale = columns.names, columns.scales(groups, sizes, r0, rstar)
-    if trace.shared:
+    if trace.shared and sparse:
         names, scale, change = _swap(columns, groups, points[:, 0], scale, sizes)
         x, v, points, tilts = change(x), change(v), change(points), change(tilts)
     keep = own + 1 if local_optima else own

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,7 @@ def tune(
     *,
     steps: int = 40,
     tolerance: float = 1e-4,
+    common: bool = False,
     effort: float = 1.0,
     patience: float | None = None,
     progress: Progress | None = None,
@@ -106,6 +107,8 @@ def tune(
     what : ``"switch"``, ``"scales"``, ``"schedule"`` or ``"momentum"``: see :data:`WHAT`.
     steps : moves from each start, at most.
     tolerance : relative gain below which a descent ends.
+    common : every device takes the same step, so that the method follows grad f alone: the fair rival of a design that
+        weighs devices apart, for the same classes and radii.
     effort : how much work may go into the search, in units of :data:`WORK`; the same on a busy machine.
     patience : seconds after which the search ends, even within a solve; None waits. An interrupt (Ctrl-C) ends it in
         the same way: what was found until then is returned, with its bound.
@@ -123,7 +126,15 @@ def tune(
         raise unknown_name("what", what, WHAT)
     check_effort(effort, patience)
     limits = (steps, tolerance, effort, math.inf if patience is None else patience)
-    return _Search(devices, int(rounds), float(r0), float(rstar), metric, limits, progress).run(what)
+    asked = (int(rounds), float(r0), float(rstar), metric)
+    if not common:
+        return _Search(devices, *asked, limits, progress).run(what)
+    # where all follow grad f the devices act as one function, of class F(sum_i w_i mu_i, L_bar)
+    pooled = Devices.uniform([devices.L_bar], float(devices.weights @ devices.mu))
+    found = _Search(pooled, *asked, limits, progress).run(what)
+    rows = tuple(tuple((row[0] * devices.L / devices.L_bar).tolist()) for row in found.method.scales)
+    method = Schedule(rows, found.method.momentum)
+    return replace(found, method=method, bound=worst_case(method, devices, *asked, effort=LAST_EFFORT))
 
 
 class _Search:

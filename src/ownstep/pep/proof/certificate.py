@@ -68,11 +68,21 @@ class Proof:
 
 def repair(gram: Gram, rows: Conditions, target: Objective, radii: Limits, found: Solution) -> Proof:
     """Make the solver's multipliers exactly feasible, as far as that is arithmetic, and measure the slack."""
+    return repaired(gram, rows, target, radii, found, None)
+
+
+def repaired(
+    gram: Gram, rows: Conditions, target: Objective, radii: Limits, found: Solution, embed: Array | None
+) -> Proof:
+    """The same, where the columns are those of ``embed`` over fewer: the slack of these is what must be positive."""
     limits, multipliers = np.maximum(found.limits, 0.0), np.maximum(found.multipliers, 0.0)
     left = target.values - rows.values.T @ multipliers
     multipliers = _cancel(gram, rows, multipliers, left)
     made = slacks(gram, rows, target, radii, limits, multipliers)
     sizes = _sizes(gram, rows, target, radii, limits, multipliers)
+    if embed is not None:
+        made[0] = embed.T @ made[0] @ embed
+        sizes[0] *= float(np.linalg.norm(embed, 2)) ** 2
     slack = min((_smallest(m) - ROUNDING * size for m, size in zip(made, sizes, strict=True)), default=0.0)
     bound = float(limits.sum()) * target.size * (1 + ROUNDING)
     return Proof(bound, limits, multipliers, slack, float(np.abs(left).max(initial=0)))

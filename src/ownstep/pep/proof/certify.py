@@ -208,7 +208,7 @@ def restate(method: Method, devices: Devices, rounds: int, r0: float, rstar: flo
     if not asked.path.shared:
         raise OwnstepError(ONE_POINT)
     small, _ = canonical(asked)
-    tilted = rstar > 0 and not follows_weights(small.path, small.devices)
+    tilted = rstar > 0 and len(devices) > 1 and not follows_weights(small.path, small.devices)
     return state(called(method), asked, groups(small.path, small.devices, local_optima=tilted))
 
 

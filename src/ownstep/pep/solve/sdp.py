@@ -141,7 +141,7 @@ def solve(
     chordal: bool = True,
     scaling: bool = True,
     seconds: float = math.inf,
-    slopes: Array | None = None,
+    slopes: Array | sp.csr_array | None = None,
     reach: Array | None = None,
 ) -> Solution:
     """One call of the solver.
@@ -157,7 +157,7 @@ def solve(
     """
     began = time.perf_counter()
     slopes = np.zeros((0, triangle(len(gram.columns)))) if slopes is None else slopes
-    count, heads, free = len(rows.pairs), len(radii.mean), len(slopes)
+    count, heads, free = len(rows.pairs), len(radii.mean), slopes.shape[0]
     twins = blocks(gram)
     variables = heads + count
     cost = np.concatenate([np.ones(heads), np.full(count, -margin), np.zeros(free)])

@@ -1,0 +1,79 @@
+"""Thousands of random worst cases against an independent route on another solver; what was found is recorded.
+
+    python benchmarks/pep_random.py [--first 0] [--count 2000] [--out results/benchmarks/pep-random.json]
+
+Every problem comes from its seed (tests/pep/problems.py): 1 to 4 classes, weights, metrics, K up to 5, units from
+1e-12 to 1e12, every linear method of the library and users' own. The record is written as it goes, so a run cut short
+says how far it came.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.pep import independent  # noqa: E402
+from tests.pep.problems import problem  # noqa: E402
+
+from ownstep import pep  # noqa: E402
+
+SURE, NARROW = 1e-6, 1e-5
+
+
+def look(seed: int) -> dict[str, Any]:
+    """One problem: its two ends, the reference, and what is to be said about them."""
+    asked = problem(seed)
+    try:
+        bound = pep.worst_case(*asked.arguments())
+    except Exception as error:
+        return {"seed": seed, "verdict": "failed", "why": f"{type(error).__name__}: {error}", "asked": str(asked)}
+    truth = independent.worst_case(*asked.arguments())
+    row: dict[str, Any] = {"seed": seed, "lower": bound.lower, "upper": bound.upper, "width": bound.gap}
+    if not truth.unsure < SURE:
+        return row | {"verdict": "no reference"}
+    row |= {"reference": float(truth.value)}
+    wrong = bound.lower > truth.value * (1 + SURE) or bound.upper < truth.value * (1 - SURE)
+    if wrong or bound.gap > NARROW:
+        row |= {"asked": str(asked), "status": bound.status}
+    withdrawn = bound.lower == 0 and bound.upper > 0
+    return row | {"verdict": "WRONG" if wrong else "withdrawn" if withdrawn else "wide" if bound.gap > NARROW else "ok"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=2000, help="how many")
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks/pep-random.json"))
+    chosen = parser.parse_args()
+    tally: dict[str, int] = {}
+    told: list[dict[str, Any]] = []
+    widest = 0.0
+    for seed in range(chosen.first, chosen.first + chosen.count):
+        row = look(seed)
+        tally[row["verdict"]] = tally.get(row["verdict"], 0) + 1
+        if row["verdict"] == "ok":
+            widest = max(widest, row["width"])
+        elif row["verdict"] != "no reference":
+            told.append(row)
+            print(json.dumps(row), flush=True)
+        record = {"first": chosen.first, "done": seed + 1 - chosen.first, "planned": chosen.count}
+        record |= {"reference_sure_to": SURE, "narrow": NARROW, "tally": tally, "widest_ok": widest, "told": told}
+        if seed % 20 == 19 or seed + 1 == chosen.first + chosen.count:
+            chosen.out.parent.mkdir(parents=True, exist_ok=True)
+            chosen.out.write_text(json.dumps(record, indent=1) + "\n")
+    print(tally)
+
+
+if __name__ == "__main__":
+    main()

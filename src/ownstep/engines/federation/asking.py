@@ -1,0 +1,139 @@
+"""One round of messages: from what methods ask to what the sites answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.engines.federation import hessians
+from ownstep.engines.federation.nodes import Nodes, Roster
+from ownstep.engines.federation.wire import ROUND, Refused, Reply, pack_asks, pack_points, unpack_replies
+from ownstep.methods import Ask, Sketch
+from ownstep.support.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from ownstep.engines.federation.coordinator import Terms
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """What the sites answered one method.
+
+    Parameters
+    ----------
+    present : who answered something that can be used.
+    total : sum over them of c_i grad f_i(x).
+    value, value_at : their mean loss, weighted, where the method looked and where it stands.
+    rows : c_i grad f_i(x) by site, or None under secure aggregation.
+    losses : f_i(x), zero for the absent; of no use under secure aggregation.
+    squares : sum over them of c_i ||d_i||^2, where asked for.
+    extra, value_base, sketches : what came of second order, see
+        :mod:`ownstep.engines.federation.hessians`; the value is the mean loss at the second point.
+    why : for everyone else, what happened.
+    up, down : bytes of vectors and numbers, without what Flower and TLS put around them.
+    """
+
+    present: NDArray[np.bool_]
+    total: Array
+    value: float
+    value_at: float
+    rows: dict[int, Array] | None
+    losses: Array
+    why: dict[int, str]
+    up: int
+    down: int
+    squares: float = 0.0
+    extra: Array | None = None
+    value_base: float = np.nan
+    sketches: tuple[Sketch | None, ...] = ()
+
+
+class Asking:
+    """From what methods ask to what the sites answered."""
+
+    def __init__(self, nodes: Nodes, roster: Roster, terms: Terms) -> None:
+        self.nodes, self.roster, self.terms = nodes, roster, terms
+
+    def __call__(self, asks: list[Ask], loops: list[Any]) -> list[Gathered]:
+        """One exchange of messages for all asks, or four for each under secure aggregation."""
+        points = [loop.method.point(loop.state) for loop in loops]
+        rounds = [loop.k for loop in loops]
+        if self.terms.secure is not None:
+            one = zip(asks, points, rounds, strict=True)
+            return [self.terms.secure.gather(self.nodes, self.roster, *each) for each in one]
+        shared, roster = pack_points(asks, points), self.roster
+        contents = {node: pack_asks(asks, shared, rounds, i) for i, node in enumerate(roster.nodes)}
+        budget = sum(ask.x.nbytes + hessians.reply_bytes(ask) for ask in asks)
+        replies = self.nodes.ask(contents, ROUND, str(max(rounds)), budget)
+        usable: dict[int, list[Reply]] = {}
+        why: dict[int, str] = {}
+        for i, node in enumerate(roster.nodes):
+            reply = replies.get(node)
+            try:
+                if reply is None:
+                    raise self.nodes.no_reply()
+                if isinstance(reply, Refused):
+                    raise reply
+                usable[i] = unpack_replies(reply, asks)
+                for loop, ask, answered in zip(loops, asks, usable[i], strict=True):
+                    _read_sketch(answered, ask, roster.names[i])
+                    loop.plausible(i, ask, answered)
+            except (Refused, InvalidInput) as refusal:
+                usable.pop(i, None)
+                why[i] = str(refusal)
+        return [
+            collect({i: r[m] for i, r in usable.items()}, ask, roster.weights, why, points[m] is not ask.x)
+            for m, ask in enumerate(asks)
+        ]
+
+
+def collect(
+    replies: Mapping[int, Reply], ask: Ask, weights: Array, why: dict[int, str], elsewhere: bool = False
+) -> Gathered:
+    """Add up, in the order of the sites; ``elsewhere`` when a second point was sent, to measure f there."""
+    present = np.zeros(len(weights), bool)
+    present[list(replies)] = True
+    share = float(weights[present].sum())
+    total = np.zeros_like(ask.x)
+    for reply in replies.values():
+        total = total + reply.vector
+    value, value_at = (
+        sum(weights[i] * loss for i, loss in each.items()) / share if share else np.nan
+        for each in ({i: r.loss for i, r in replies.items()}, {i: r.loss_at for i, r in replies.items()})
+    )
+    vectors_down = 1 + elsewhere + shifted(ask)
+    up = len(replies) * (int(ask.x.nbytes) + 8 * (1 + elsewhere + normed(ask)))
+    down = len(weights) * (vectors_down * int(ask.x.nbytes) + 8)
+    rows = {i: r.vector for i, r in replies.items()}
+    losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
+    squares = float(sum(reply.squares for reply in replies.values()))
+    extras = [reply.extra for reply in replies.values() if reply.extra is not None]
+    base = sum(weights[i] * r.loss_base for i, r in replies.items()) / share if share else np.nan
+    sketches = tuple(_read_sketch(replies[i], ask, "") if i in replies else None for i in range(len(weights)))
+    return Gathered(
+        present, total, float(value), float(value_at), rows, losses, why, up, down, squares,
+        np.sum(extras, axis=0) if extras else None, float(base), sketches,
+    )  # fmt: skip
+
+
+def _read_sketch(reply: Reply, ask: Ask, name: str) -> Sketch | None:
+    return None if reply.sketch is None else hessians.unpack_sketch(reply.sketch, ask, name)
+
+
+def needs_rows(ask: Ask) -> bool:
+    """Is the sum not enough? Then the sites' vectors are divided by their coefficients; nothing more is sent."""
+    return shifted(ask) or ask.curvature or ask.also is not None
+
+
+def normed(ask: Ask) -> bool:
+    return ask.local is not None and ask.local.norms
+
+
+def shifted(ask: Ask) -> bool:
+    return ask.local is not None and ask.local.shift is not None

@@ -1,0 +1,217 @@
+"""Faults on a real federation of this machine: a SuperLink and three SuperNodes, with TLS and node keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ownstep.engines import run
+from ownstep.engines.federation.app import init
+from ownstep.engines.federation.loopback import Loopback
+from ownstep.history import History
+from ownstep.methods import At, OwnStep
+from ownstep.partition import given
+from ownstep.problems import BinaryLogistic
+from ownstep.support.errors import OwnstepError
+from tests.torture.common import Broken, Trial, check_folder, flip, say
+
+NAMES = ("ann", "bob", "cid")
+ROUNDS, SWITCH, DEADLINE = 3, 2, 20.0
+FAULTS = (
+    "nan", "inf", "1e200", "huge", "wrong shape", "late", "kill site", "freeze site", "kill SuperLink",
+    "kill coordinator", "loss of 1e200", "loud words", "flipped bit",
+)  # fmt: skip
+INSIDE = {"nan", "inf", "1e200", "huge", "wrong shape", "late", "loss of 1e200", "loud words"}
+"""Faults that the site's own problem makes, told by a file; the others come from outside."""
+
+SITE = """
+import json, pathlib, time
+import numpy as np
+from ownstep.engines.federation import site as room
+from ownstep.problems import BinaryLogistic
+
+HERE = pathlib.Path("FOLDER")
+
+def open_site(context):
+    data = np.load(HERE / "NAME.npz")
+    fault = json.loads((HERE / "fault.json").read_text())
+    kind = fault["kind"] if fault["site"] == "NAME" else ""
+
+    class Faulty(BinaryLogistic):
+        k = -1
+        def begin_round(self, k):
+            self.k = k
+        def mix(self, x, c):
+            losses, vector = super().mix(x, c)
+            if self.k != fault["round"]:
+                return losses, vector
+            if kind == "late":
+                time.sleep(fault["seconds"])
+            if kind == "loud words":
+                raise RuntimeError("\\\\x1b[2J" + "nonsense\\\\n" * 100_000)
+            if kind == "loss of 1e200":
+                return losses + 1e200, vector
+            bad = {"huge": lambda: np.zeros(400_000_000), "wrong shape": lambda: np.zeros(7)}
+            factor = {"nan": np.nan, "inf": np.inf, "1e200": 1e200}
+            if kind in factor:
+                room.check_outgoing = lambda *_: None  # a site that sends whatever it has
+                return losses, vector * factor[kind]
+            return losses, bad[kind]() if kind in bad else vector
+
+    return room.Site("NAME", Faulty(data["rows"], data["labels"], mu=0.05))
+"""
+
+
+@dataclass(frozen=True)
+class AsItWas:
+    """Who took part, round by round, as a history recorded it."""
+
+    took_part: Any
+    missing: str = "rescale"
+
+    def present(self, k: int, devices: int) -> Any:
+        return self.took_part[k] if k < len(self.took_part) else np.ones(devices, bool)
+
+
+class Federation:
+    """One federation for all trials."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, rng = folder, np.random.default_rng(seed)
+        counts = np.array([30, 45, 60])
+        rows = rng.standard_normal((counts.sum(), 4)) * np.repeat([0.5, 1.0, 2.0], counts)[:, None]
+        labels = np.where(rows @ rng.standard_normal(4) + rng.standard_normal(len(rows)) > 0, 1, -1)
+        owner = np.repeat(np.arange(3), counts)
+        self.problem = BinaryLogistic(rows, labels, given(owner, NAMES), mu=0.05)
+        for i, name in enumerate(NAMES):
+            np.savez(folder / f"{name}.npz", rows=rows[owner == i], labels=labels[owner == i])
+            (folder / f"{name}.py").write_text(SITE.replace("FOLDER", str(folder)).replace("NAME", name))
+        self.fault()
+        init(folder / "app", sites=3)
+        self.net = Loopback(folder)
+        self.net.start_link()
+        self.net.register(*NAMES)
+        for name in NAMES:
+            self.start(name)
+        for name in NAMES:
+            self.net.wait_for(name, "SuperNode ID", 120)
+
+    def fault(self, site: str = "", kind: str = "", k: int = -1, seconds: float = 0.0) -> None:
+        """What the sites' problems are to do from now on."""
+        text = json.dumps({"site": site, "kind": kind, "round": k, "seconds": seconds})
+        (self.folder / "fault.json").write_text(text)
+
+    def start(self, name: str) -> None:
+        self.net.start_site(name, f'site-file="{self.folder / name}.py"')
+
+    def settings(self, out: Path) -> str:
+        return f'rounds={ROUNDS} switch="at:{SWITCH}" deadline={DEADLINE} joining=120.0 out="{out}"'
+
+    def begin(self, out: Path) -> Any:
+        return self.net.flwr("run", self.folder / "app", "loopback", "--stream", "-c", self.settings(out))
+
+    def finish(self, out: Path) -> str:
+        return self.net.run(self.folder / "app", self.settings(out), timeout=300)
+
+
+def trial(federation: Federation, fault: str, seed: int) -> Trial:
+    """One fault in one run; then the same run again, without it, must end."""
+    rng = np.random.default_rng(seed)
+    done, net = Trial("federation", fault, seed, "own_step"), federation.net
+    out, site, k = federation.folder / f"out-{seed}", str(rng.choice(NAMES)), int(rng.integers(ROUNDS))
+    witness = next(name for name in NAMES if name != site)
+    before = net.log(witness).count(f"ROUND {k}]")
+    try:
+        if fault in INSIDE:
+            federation.fault(site, fault, k, DEADLINE + 5)
+            log = federation.finish(out)
+        else:
+            process = federation.begin(out)
+            net.wait_for(witness, f"ROUND {k}]", 200, before + 1)
+            time.sleep(float(rng.uniform(0, 1.5)))
+            log = _disturb(federation, fault, site, process, out, rng)
+        if "Traceback" in log and "ownstep" not in log.rsplit("Traceback", 1)[1]:
+            raise Broken(f"raw error: {log[-500:]}")
+        if len(max(log.splitlines(), key=len, default="")) > 5000:
+            raise Broken("words of a site went into the log unbounded")
+        federation.fault()
+        done.outcome = "ended" if f"all {ROUNDS} rounds done" in log else "named error"
+        if not (out / "history.npz").exists():
+            again = federation.finish(out)
+            if f"all {ROUNDS} rounds done" not in again:
+                raise Broken(f"the resumed run did not end: {again[-500:]}")
+        history = History.load(out / "history")
+        _check(federation, history, fault, site)
+        check_folder(out, {"history.npz", "history.json", "checkpoints"})
+        check_folder(out / "checkpoints", {"sites.json", "own-step.ckpt.npz", "own-step.ckpt.1.npz"})
+        done.ok = True
+    except (Broken, OwnstepError) as broken:
+        done.why = str(broken)[-800:]
+    finally:
+        federation.fault()
+    return done
+
+
+def _disturb(federation: Federation, fault: str, site: str, process: Any, out: Path, rng: np.random.Generator) -> str:
+    """A fault from outside; returns the log of the run it hit."""
+    net = federation.net
+    if fault == "kill site":
+        net.kill(site)
+        process.wait(200)
+        federation.start(site)  # refused for a minute, and let in then
+        net.wait_for(site, "SuperNode ID", 200)
+    elif fault == "freeze site":
+        os.killpg(net.processes[site].pid, signal.SIGSTOP)
+        process.wait(200)
+        os.killpg(net.processes[site].pid, signal.SIGCONT)
+        time.sleep(5)
+    elif fault == "kill SuperLink":
+        net.kill("superlink")
+        process.wait(60)
+        net.start_link()
+    elif fault == "kill coordinator":
+        for pid in net.left():
+            if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        _wait_or_stop(process)
+    elif fault == "flipped bit":
+        net.kill("superlink")
+        process.wait(60)
+        for file in (out / "checkpoints").glob("*.ckpt.npz"):
+            flip(file, rng)
+        net.start_link()
+    return str(net.log(process))
+
+
+def _wait_or_stop(process: Any) -> None:
+    try:
+        process.wait(90)
+    except Exception:
+        process.kill()
+        process.wait(30)
+
+
+def _check(federation: Federation, history: History, fault: str, site: str) -> None:
+    """The iterates are those of the local engine with the same sites away, and only the one at fault was away."""
+    if history.rounds != ROUNDS:
+        raise Broken(f"{history.rounds} rounds of {ROUNDS}: {history.stopped}")
+    local = run(OwnStep(At(SWITCH)), federation.problem, ROUNDS, participation=AsItWas(history.took_part))
+    if not np.allclose(history.x, local.x, rtol=1e-9, atol=1e-9):
+        raise Broken("x is not that of the local engine")
+    away = {a["site"] for a in history.settings["absences"]}
+    if fault in INSIDE and away - {site}:
+        raise Broken(f"{away} were away, {site} was at fault: {history.settings['absences']}")
+    if fault in INSIDE - {"late"} and not away:
+        raise Broken("the fault had no effect")
+    for absence in history.settings["absences"]:
+        if len(absence["why"]) > 400 or not absence["why"].isprintable():
+            raise Broken(f"words of a site were kept as they came: {absence['why'][:80]!r}")
+    if not history.settings["absences"] and fault in INSIDE:
+        say(f"note: {fault} left no absence")
