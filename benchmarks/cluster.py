@@ -5,8 +5,9 @@
 Starts the ranks itself, on the loopback device of this machine. Three parts:
 
 overhead   seconds of a whole round of ``cluster.run`` (ask, pack, all-reduce, tell, history) over those of a bare
-           ``dist.all_reduce`` of the same bytes, measured in turns in the same process. The problem's own gradient is a
-           vector made beforehand, so that a round has no compute and all that is on top is ours.
+           ``dist.all_reduce`` of the same bytes in memory that is kept, measured in turns in the same process: after
+           every round of ours one of theirs, each begun when all ranks have met. The problem's own gradient is a vector
+           made beforehand, so that a round has no compute and all that is on top is ours.
 scaling    strong scaling: rounds of the same logistic problem on 1, 2, ... ranks, against the local engine.
 model      an all-reduce of B bytes on P ranks in a ring takes 2 (P-1) alpha + 2 (P-1)/P B beta seconds, and a round
            C/P + that + h, with C seconds of gradient on one rank. alpha and beta are fitted to the bare all-reduces.
@@ -69,11 +70,13 @@ def overhead(dim: int, rounds: int) -> dict[str, float]:
     engine, bare, last = [], [], [time.perf_counter()]
 
     def observe(k: int, x: Any) -> None:
+        engine.append(time.perf_counter() - last[0])
+        dist.barrier()  # both begin with all ranks there: neither pays for the other's stragglers
         arrived = time.perf_counter()
-        engine.append(arrived - last[0])
         dist.all_reduce(bare_buffer)
+        bare.append(time.perf_counter() - arrived)
+        dist.barrier()
         last[0] = time.perf_counter()
-        bare.append(last[0] - arrived)
 
     devices = Devices(shared.weights, np.arange(1.0, size + 1))
     cluster.run(OwnStep(Never()), shared, rounds, devices=devices, observe=observe, progress=False)

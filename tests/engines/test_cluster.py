@@ -121,6 +121,19 @@ def test_every_method_moves_as_on_one_machine(ranks):
         assert (seen.took_part == expected.took_part).all()
 
 
+def test_one_seed_gives_the_same_clients_and_the_same_bits(ranks):
+    """One device per rank: the sum over ranks is the sum in the order of the devices (bytes differ: an all-reduce)."""
+    if ranks[0] != 2:
+        return
+    for name, method in worker.ORDERED.items():
+        seen = History.load(ranks[1] / f"ordered-{name}")
+        rule = worker.Bernoulli(0.7, seed=9)
+        expected = local.run(method, worker.make_logistic(2), worker.ROUNDS, participation=rule)
+        assert (seen.took_part == expected.took_part).all()
+        assert 0 < seen.took_part.mean() < 1
+        np.testing.assert_array_equal(seen.x, expected.x, name)
+
+
 def test_a_network_moves_as_on_one_machine(ranks):
     problem = worker.network()
     devices = worker.constants(problem)
@@ -288,6 +301,35 @@ def test_the_rank_that_sent_a_bad_number_is_named_and_a_healthy_start_goes_on(tm
         assert np.isfinite(broken.x).all()
     healed = History.load(tmp_path / "try-3")
     close(healed, local.run(OwnStep(At(20)), worker.logistic(), 40))
+
+
+BUFFERS = """
+import numpy as np
+from ownstep.engines.cluster.ranks import KEPT, Ranks
+ranks, none, size = Ranks(30), np.zeros(0), 2 * KEPT
+first, second = (ranks.add(np.full(size, value), none)[0] for value in (1.0, 2.0))
+assert (first == 1).all() and (second == 2).all()
+held, place = first[3:9], second.ctypes.data
+del second
+third, numbers = ranks.add(np.full(size, 3.0), none)
+assert third.ctypes.data == place, "memory that nobody holds is used again"
+del first
+fourth = ranks.add(np.full(size, 4.0), none)[0]
+assert (held == 1).all() and (third == 3).all() and (fourth == 4).all(), "what somebody holds is left alone"
+"""
+
+
+def test_large_sums_take_no_new_memory_and_overwrite_nothing_that_is_held():
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "1", "RANK": "0"}
+    ended = subprocess.run(
+        [sys.executable, "-c", BUFFERS],
+        env=environment(**place),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_encryption_is_used_where_torch_has_it_and_never_silently_left_out(tmp_path):

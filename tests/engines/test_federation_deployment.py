@@ -169,4 +169,6 @@ def test_a_run_survives_a_bad_site_a_killed_site_and_a_killed_coordinator(net, p
 
     local = run(OwnStep(At(SWITCH)), problem[0], ROUNDS, participation=AsItWas(history.took_part))
     np.testing.assert_allclose(history.x, local.x, atol=1e-12)
+    for kept in net.folder.glob("state.db*"):  # replies and the sites' states are in it
+        assert kept.stat().st_mode & 0o077 == 0, kept
     assert json.loads((net.folder / "out" / "checkpoints" / "sites.json").read_text())["names"] == list(NAMES)

@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,8 @@ KEPT = 1 << 14
 """Numbers up to which a buffer is kept from round to round."""
 BACKEND = "OWNSTEP_CLUSTER_BACKEND"
 """Environment variable by which gloo is chosen where NCCL would be."""
+MOST_LENT = 4
+"""Large buffers that are kept to be used again: a method may hold the sums of a few rounds."""
 GRACE = 5.0
 """Seconds the ranks that live give each other to say so."""
 
@@ -42,6 +45,19 @@ NO_TLS = (
     "GLOO_DEVICE_TRANSPORT=TCP_TLS asks for encrypted connections, but torch {version} was built without gloo's TLS "
     "transport; nothing was sent. Put the machines on an encrypted network (WireGuard or a VPN) and unset the variable"
 )
+
+
+def _references() -> int:
+    """How many references there are to an array that only a buffer's pair holds, counted as it will be counted."""
+    made = np.empty(1)
+    pairs = [(torch.from_numpy(made), made)]
+    del made
+    for pair in pairs:
+        return sys.getrefcount(pair[1])
+    raise AssertionError
+
+
+ALONE = _references()
 
 
 def _common_name(store: Store, rank: int, size: int) -> str:
@@ -112,6 +128,7 @@ class Ranks:
             self._join(limit)
             self.group = dist.group.WORLD
         self._kept: dict[int, tuple[torch.Tensor, NDArray[np.float64]]] = {}
+        self._lent: dict[int, list[tuple[torch.Tensor, NDArray[np.float64]]]] = {}
         self.bytes, self.store_lost = 0, False
         self.round = 0
         self._stop_wanted, self.stop_agreed = False, False
@@ -166,8 +183,8 @@ class Ranks:
             joined[n:-2] = numbers
             joined[-2:] = words
             self.reduce(buffer)
-            out = joined.copy() if len(joined) <= KEPT else joined
-            summed, ending = out[:n].reshape(total.shape), out[n:]
+            out = joined.copy() if len(joined) <= KEPT else joined.view()
+            summed, ending = out[:n].reshape(total.shape), out[n:].copy()  # so that the sum alone holds the buffer
         else:
             summed, ending = self._add_tensor(total, np.concatenate([numbers, words]))
         self.stop_agreed |= bool(ending[-2] > 0)
@@ -175,13 +192,22 @@ class Ranks:
         return summed, ending[:-2]
 
     def _buffer(self, size: int) -> tuple[torch.Tensor, NDArray[np.float64]]:
-        """The same memory as torch and as NumPy see it; kept while copying out of it is cheaper than making it."""
+        """The same memory as torch and as NumPy see it.
+
+        A small one is kept, and copied out of. A large one is handed out as it is, and used again once nobody holds a
+        view of it any more: memory that is new to the process costs more than the all-reduce of it.
+        """
         if size in self._kept:
             return self._kept[size]
+        for pair in self._lent.get(size, ()):
+            if sys.getrefcount(pair[1]) <= ALONE:
+                return pair
         made = np.empty(size)
         pair = torch.from_numpy(made), made
         if size <= KEPT:
             self._kept[size] = pair
+        elif len(lent := self._lent.setdefault(size, [])) < MOST_LENT:
+            lent.append(pair)
         return pair
 
     def _add_tensor(self, total: Any, small: NDArray[np.float64]) -> tuple[Any, NDArray[np.float64]]:

@@ -208,7 +208,9 @@ class _Waiting:
     """
 
     def __init__(self, grid: Any, identities: list[str]) -> None:
-        self.grid, self.client = grid, grid._runtime_client
+        self.grid, self.client = grid, grid._runtime_client  # connects, if it has not yet
+        if grid._client is not self.client:
+            raise AttributeError("the client is kept elsewhere")
         from flwr.proto.runtime_pb2 import PullAppMessagesRequest
 
         self.answer = self.client.PullMessages(PullAppMessagesRequest(message_ids=identities))
@@ -219,11 +221,11 @@ class _Waiting:
         """One reply."""
         proto, tree = self.there[identities[0]]
         one = type(self.answer)(messages_list=[proto], message_object_trees=[tree])
-        self.grid._runtime_client = _Found(self.client, one)
+        self.grid._client = _Found(self.client, one)
         try:
             return self.grid.pull_messages(identities)
         finally:
-            self.grid._runtime_client = self.client
+            self.grid._client = self.client
 
 
 class _Found:
