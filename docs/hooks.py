@@ -12,6 +12,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 VERDICTS = "<!-- verdicts -->"
+WHICH = "<!-- which method -->"
 OUTSIDE = re.compile(r"(?<=\]\()((?:\.\./)+)((?:results|src|benchmarks|tests)/[^)#\s]+|[A-Z]+\.md)")
 
 
@@ -35,9 +36,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     if VERDICTS in markdown:
         markdown = markdown.replace(VERDICTS, verdicts(here))
+    if WHICH in markdown:
+        markdown = markdown.replace(WHICH, which())
     markdown = OUTSIDE.sub(inside, markdown)
     # what the site does not hold stays as text: [words](../src/x.py) -> words
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?:\.\./)+(?:src|benchmarks|tests|[A-Z]+\.md)[^)]*\)", r"\1", markdown)
+
+
+def which() -> str:
+    """The decision table, from the result on disk."""
+    from ownstep.paper.ours.which_method import markdown, read
+
+    return markdown(read(ROOT / "results"))
 
 
 def verdicts(here: str) -> str:

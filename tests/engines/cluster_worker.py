@@ -73,6 +73,15 @@ METHODS = {
     "tracking": GradientTracking(),
     "tracking_atc": GradientTracking(order="atc"),
 }
+ORDERED = {
+    "fedavg": FedAvg(local_steps=3),
+    "fedadam": FedAdam(local_steps=2),
+    "fednova": FedNova(),
+    "fedexp": FedExP(),
+    "fedsps": FedSPS(0.5),
+    "delta_sgd": DeltaSGD(),
+}
+"""Methods whose sums are of the devices' vectors, in their order: the same bits on one rank per device."""
 RESUMED = {
     "own_curvature": OwnCurvature(rank=2),
     "own_step": OwnStep(),
@@ -164,6 +173,10 @@ def check(folder: Path) -> None:
     keep("from_local", cluster.run(EXTRA(), shared, ROUNDS, checkpoint=folder / "kept-local.npz"))
     if ranks.size > 1:
         refuse(folder, shared, whole)
+    if ranks.size == 2:
+        pair = cluster.deal(make_logistic(2))
+        for name, method in ORDERED.items():
+            keep(f"ordered-{name}", cluster.run(method, pair, ROUNDS, participation=Bernoulli(0.7, seed=9)))
 
 
 def refuse(folder: Path, shared, whole) -> None:

@@ -15,9 +15,13 @@ SERVED = [name for name in METHODS if name not in ("decentralised_gd", "gradient
 
 
 class DirectGrid(Grid):
-    """Nodes 101, 102, ... each run an app; ``silent(node, sent)`` says who does not answer the n-th message."""
+    """Nodes 101, 102, ... each run an app; ``silent(node, sent)`` says who does not answer the n-th message.
 
-    def __init__(self, apps, silent=lambda node, sent: False) -> None:
+    With ``backwards`` the last to be asked is the first to answer.
+    """
+
+    def __init__(self, apps, silent=lambda node, sent: False, backwards=False) -> None:
+        self.backwards = backwards
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # Flower sets these in its processes
         self.apps = {101 + i: app for i, app in enumerate(apps)}
         self.contexts = {node: Context(1, node, {}, RecordDict(), {}) for node in self.apps}
@@ -51,7 +55,8 @@ class DirectGrid(Grid):
         return out
 
     def pull_messages(self, message_ids):
-        return [self.replies.pop(i) for i in message_ids if i in self.replies]
+        order = list(message_ids)[:: -1 if self.backwards else 1]
+        return [self.replies.pop(i) for i in order if i in self.replies]
 
 
 def _over_the_wire(content: RecordDict) -> RecordDict:

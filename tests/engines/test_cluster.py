@@ -121,6 +121,19 @@ def test_every_method_moves_as_on_one_machine(ranks):
         assert (seen.took_part == expected.took_part).all()
 
 
+def test_one_seed_gives_the_same_clients_and_the_same_bits(ranks):
+    """One device per rank: the sum over ranks is the sum in the order of the devices (bytes differ: an all-reduce)."""
+    if ranks[0] != 2:
+        return
+    for name, method in worker.ORDERED.items():
+        seen = History.load(ranks[1] / f"ordered-{name}")
+        rule = worker.Bernoulli(0.7, seed=9)
+        expected = local.run(method, worker.make_logistic(2), worker.ROUNDS, participation=rule)
+        assert (seen.took_part == expected.took_part).all()
+        assert 0 < seen.took_part.mean() < 1
+        np.testing.assert_array_equal(seen.x, expected.x, name)
+
+
 def test_a_network_moves_as_on_one_machine(ranks):
     problem = worker.network()
     devices = worker.constants(problem)

@@ -68,6 +68,39 @@ def test_every_method_with_a_server_gives_the_iterates_of_the_local_engine(name,
         assert_same_run(ours, local, ROUGH if name in ("adgd", "barzilai_borwein") else 1e-12)
 
 
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "fedadam", "fednova", "fedexp", "fedsps", "delta_sgd"])
+def test_a_federation_has_the_bits_and_bytes_of_the_local_engine(name, small_logistic):
+    """What the sites send is added in their order, whichever answers first; batches and coins come from (seed, k)."""
+    options = {} if name in ("fednova", "fedexp", "fedsps", "delta_sgd") else {"local_steps": 3}
+    method = METHODS[name](**options)
+    local = run(method, small_logistic, 15)
+    ours = fed.run(method, DirectGrid(apps_of(small_logistic)), 15, ALL)
+    backwards = fed.run(method, DirectGrid(apps_of(small_logistic), backwards=True), 15, ALL)
+    for history in (ours, backwards):
+        np.testing.assert_array_equal(history.x, local.x)
+        for column in ("bytes_up", "bytes_down", "participants"):
+            np.testing.assert_array_equal(history.columns[column], local.columns[column], column)
+
+
+def test_the_batches_of_a_site_are_those_of_the_device():
+    """Drawn from (seed, round, device): the same samples whether a process holds all devices or one."""
+    torch = pytest.importorskip("torch")
+    from ownstep.problems import PerDevice
+    from ownstep.problems.network.subset import keep
+
+    from .cluster_worker import network
+
+    whole = network(PerDevice(2))
+    for k in (0, 3, 11):
+        whole.begin_round(k)
+        at = whole._batch_indices()
+        for i in range(len(whole.weights)):
+            alone = keep(whole, [i])
+            alone.begin_round(k)
+            mine = whole.parts[0][0][at[whole.device_of[at] == i]]
+            assert torch.equal(alone.parts[0][0][alone._batch_indices()], mine)
+
+
 def test_curvature_is_measured_from_what_is_sent_anyway(small_logistic, tmp_path):
     ours = fed.run(ADAPTIVE, DirectGrid(apps_of(small_logistic, smoothness="adaptive")), 12, ALL)
     local = run(ADAPTIVE, small_logistic, 12, smoothness="adaptive")

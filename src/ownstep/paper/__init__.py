@@ -40,6 +40,7 @@ EXPERIMENTS = {
     "estimates": "ours.estimates",
     "attribution": "ours.attribution",
     "beyond": "ours.beyond",
+    "which": "ours.which_method",
     "curvature": "ours.own_curvature",
 }
 """Name on the command line, and module in this package; in the paper's order."""

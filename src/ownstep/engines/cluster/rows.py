@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from ownstep.engines.cluster.ranks import Ranks
+from ownstep.engines.local.answering import ordered_sum
 from ownstep.methods import alike
 from ownstep.support.vectors import is_vector, like, to_numpy
 
@@ -109,7 +110,7 @@ class Rows:
         """A vector everybody gets, c @ rows; or every rank its own rows of W @ rows."""
         left, mine = to_numpy(left), self.home.mine
         if left.ndim == 1:
-            return self.home.ranks.add(alike(left[mine], self.block) @ self.block, np.zeros(0))[0]
+            return self.home.ranks.add(ordered_sum(left[mine], self.block), np.zeros(0))[0]
         near, rows = self._neighbours(left)
         order = np.argsort(near)  # summed in the order of the devices, as on one machine
         rows = rows[torch.as_tensor(order, device=rows.device)] if torch.is_tensor(rows) else rows[order]

@@ -162,8 +162,8 @@ class Answering:
         else:
             mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
         answer = Answer(
-            alike(mix, rows) @ rows, self._value(losses, present), rows if work.shift is not None else None,
-            self._seen(present), squares=float(mix @ self._squares(rows)) if work.norms else np.nan,
+            ordered_sum(mix, rows), self._value(losses, present), rows if work.shift is not None else None,
+            self._seen(present), squares=sum((mix * self._squares(rows)).tolist()) if work.norms else np.nan,
         )  # fmt: skip
         return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
 
@@ -193,6 +193,17 @@ class Answering:
 
     def _seen(self, present: Present) -> Present | None:
         return None if self.missing is None else present
+
+
+def ordered_sum(mix: NDArray[np.float64], rows: Any) -> Any:
+    """sum_i c_i d_i, the products added one after the other in the order of the devices, as a server adds messages.
+
+    So a run of local steps has the same bits here, in a federation, and on ranks with one device each. Tensors are left
+    to their library, which promises no order; rows that live on several ranks are added by them.
+    """
+    if not isinstance(rows, np.ndarray):
+        return alike(mix, rows) @ rows
+    return (alike(mix, rows)[:, None] * rows).sum(axis=0)
 
 
 def local_work(problem: Problem, x: Any, work: LocalWork, known: tuple[NDArray[np.float64], Any] | None = None) -> Any:

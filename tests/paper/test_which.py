@@ -1,0 +1,70 @@
+"""The decision table: from the numbers alone, losing cases included, and the page from the same source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ownstep.engines import rivals
+from ownstep.paper.ours import which_method as which
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def row(method, first, *reruns, search=0):
+    levels = {f"{t:g}": first for t in which.LEVELS}
+    again = {t: list(reruns) for t in levels}
+    return {"method": method, "rounds": levels, "rounds_of_reruns": again, "search_rounds": search}
+
+
+def case(tuned):
+    as_set = [row(which.OURS, 60), row("L-BFGS", 9), row("GD tuned", 4, search=90), row("FedAvg", None), row("A", 30)]
+    return {"gain": 2.0, "rounds": 100, "as set": [*as_set, row("B", 31)], "tuned": tuned}
+
+
+def result(**changed):
+    counts = {which.OURS: (20, 20, 20)} | {name: (40, 40, 40) for name in rivals()} | changed
+    return {"cases": {"made up": case([row(m, *c, search=7) for m, c in counts.items()])}, "recorded": {}}
+
+
+def test_the_table_names_who_is_not_beaten_and_who_never_arrives():
+    """SCAFFOLD is twice as fast; FedDyn's reruns are so far apart that nobody beats it; FedAvg does not arrive."""
+    (found,) = which.table(result(SCAFFOLD=(10, 10, 10), FedDyn=(30, 9, 31), FedAvg=(None, None, 50)))
+    assert found["with"] == [["SCAFFOLD", 10.0], ["FedDyn", 30.0]]
+    assert found["search"] == {"SCAFFOLD": 7, "FedDyn": 7}
+    assert found["without"] == [["L-BFGS", 9.0], ["A", 30.0], ["B", 31.0]]  # GD tuned has been searched for
+    assert (found["ours_without"], found["ours_with"]) == (60.0, 20.0)
+    assert found["never_with"] == ["FedAvg"]
+    assert found["never_without"] == ["FedAvg"]
+    text = which.markdown([found])
+    assert text.count("\n") == 2
+    assert "SCAFFOLD 10 (search: 7), FedDyn 30 (search: 7) | 60, 20 |" in text
+
+
+@pytest.mark.parametrize(
+    ("changed", "word", "won"),
+    [
+        ({}, "holds", 24),
+        ({"SCAFFOLD": (10, 10, 10)}, "holds partly", 22),
+        ({"SCAFFOLD": (26, 9, 26)}, "holds partly", 22),  # a difference below the noise floor is none
+        ({name: (10, 10, 10) for name in rivals()}, "does not hold here", 0),
+        ({name: (None, None, None) for name in rivals()}, "holds", 24),
+    ],
+)
+def test_the_verdict_counts_differences_beyond_the_noise_floor(changed, word, won):
+    found = which.verdict(result(**changed))
+    assert found["verdict"] == word
+    assert f"in {won} of 24 cells" in found["rule"]
+
+
+def test_what_is_on_disk_gives_the_page_s_table():
+    rows = which.read(RESULTS)
+    assert [r["case"] for r in rows] == list(which.CASES)
+    whole = json.loads((RESULTS / "which" / "result.json").read_text())
+    assert which.verdict(whole["result"]) == whole["verdict"]
+    assert {m for m in whole["result"]["recorded"] if m.startswith("Fed")} >= {"FedAdam", "FedAdam tuned"}
+    assert which.read(RESULTS / "nowhere") == []
+    for name in which.CASES:
+        assert f"| {name} |" in which.markdown(rows)
