@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ownstep import pep
 from ownstep.methods import GD, At, DecentralisedGD, Never, OwnStep
+from ownstep.methods.base import Ask
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 from . import independent
 from .problems import problem
@@ -32,6 +37,64 @@ def test_truth_lies_between_the_ends(first: int) -> None:
         assert bound.upper >= truth.value * (1 - SURE), f"seed {seed}: {asked}"
         assert bound.gap <= 1e-3, f"seed {seed}: {asked}"
     assert compared >= 6
+
+
+@dataclass(frozen=True, eq=False)
+class StochasticAverage:
+    """SAG with the devices in turn: one gradient is renewed in each round, the step follows the mean of all kept."""
+
+    step: float
+
+    @dataclass(frozen=True, eq=False)
+    class State:
+        x: Any
+        kept: tuple
+        k: int = 0
+
+    def start(self, x0, devices):
+        return self.State(x0, (0 * x0,) * len(devices))
+
+    def ask(self, state):
+        n = len(state.kept)
+        return Ask(state.x, np.eye(n)[state.k % n] / n)
+
+    def tell(self, state, answer):
+        kept = list(state.kept)
+        kept[state.k % len(kept)] = answer.sum
+        x = state.x
+        for part in kept:
+            x = x - self.step * part
+        return replace(state, x=x, kept=tuple(kept), k=state.k + 1)
+
+    def point(self, state):
+        return state.x
+
+    def progress(self, state):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("step", "metric"), [(1 / 16, "value"), (0.5, "distance"), (1.0, "value")])
+def test_gradients_that_are_kept(step: float, metric: str) -> None:
+    """Stale gradients, each device asked alone; such enclosures came out wide."""
+    asked = (StochasticAverage(step), Devices.uniform([1.0, 2.0], 0.1), 5, 1.0, 0.0, metric)
+    bound, truth = pep.worst_case(*asked), independent.worst_case(*asked)
+    assert bound.gap <= 1e-5
+    assert bound.lower <= truth.value * (1 + SURE)
+    assert bound.upper >= truth.value * (1 - SURE)
+
+
+def test_the_same_answer_on_a_busy_machine_and_a_deadline_for_who_wants_one() -> None:
+    asked = (OwnStep(At(2)), DEVICES, 4, 1.0, 0.4)
+    one, other = pep.worst_case(*asked), pep.worst_case(*asked)
+    assert (one.lower, one.upper, one.solves) == (other.lower, other.upper, other.solves)
+    first = pep.worst_case(*asked, effort=0.0)
+    assert first.solves <= one.solves
+    assert first.upper >= one.lower
+    with pytest.raises(OwnstepError, match="time is up"):
+        pep.worst_case(*asked, patience=0.0)
+    for wrong in ({"effort": -1.0}, {"effort": float("nan")}, {"patience": -1.0}):
+        with pytest.raises(InvalidInput, match="must be a"):
+            pep.worst_case(*asked, **wrong)
 
 
 DEVICES = Devices(np.array([0.2, 0.5, 0.3]), np.array([0.4, 3.0, 1.0]), np.array([0.1, 0.0, 0.05]))
