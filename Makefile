@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Flower reports its use unless told not to.
 export FLWR_TELEMETRY_ENABLED ?= 0
 
-.PHONY: demo test test-fast lint install benchmarks torture docs clean
+.PHONY: demo test test-fast lint install benchmarks mutate torture docs clean
 
 demo: $(CORE)
 	$(BIN)/ownstep demo
@@ -26,8 +26,8 @@ test-fast: $(INSTALLED)
 	$(BIN)/pytest -n auto --dist loadgroup -m "not slow"
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/mypy
 
 install: $(INSTALLED)
@@ -35,6 +35,10 @@ install: $(INSTALLED)
 benchmarks: $(INSTALLED)
 	for name in mix plateau pep tune network cluster federation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 	for name in cores scale; do echo "== $$name"; env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# How many planted mistakes do the tests notice? About half an hour on two quiet cores; writes results/mutation.json.
+mutate: $(INSTALLED)
+	$(BIN)/python tools/mutate.py
 
 # Random faults on every engine, for up to 45 minutes; what was kept and what was broken goes to results/torture.json.
 torture: $(INSTALLED)

@@ -45,8 +45,8 @@ def at_goal(solver: str, rows, labels, problem, repeats: int):
         make = lambda tol=10.0**-power: LogisticRegression(solver=solver, tol=tol, max_iter=10_000)  # noqa: E731
         model = make().fit(rows, labels)
         if gradient_norm(problem, model) <= GOAL:
-            return seconds(make, rows, labels, repeats)
-    return None, None
+            break
+    return seconds(make, rows, labels, repeats)  # the tightest, where none is tight enough
 
 
 def compare(name: str, rows, labels, repeats: int = 5) -> None:
@@ -56,12 +56,10 @@ def compare(name: str, rows, labels, repeats: int = 5) -> None:
     times = {}
     for solver in ("lbfgs", "newton-cholesky"):
         taken, theirs = at_goal(solver, rows, labels, problem, repeats)
-        if taken is None:
-            print(f"  {solver}: does not reach a gradient of {GOAL:g}")
-            continue
-        times[solver] = taken
-        gap = float(abs(theirs.coef_ - model.coef_).max())
-        print(f"  {solver}: {taken:.4f} s, coefficients differ by at most {gap:.1e}")
+        reached, gap = gradient_norm(problem, theirs), float(abs(theirs.coef_ - model.coef_).max())
+        print(f"  {solver}: {taken:.4f} s, gradient {reached:.1e}, coefficients differ by at most {gap:.1e}")
+        if reached <= GOAL:
+            times[solver] = taken
     better = min(times, key=times.__getitem__)
     print(f"  ratio to the better one ({better}): {ours / times[better]:.2f}")
 

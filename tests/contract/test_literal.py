@@ -58,7 +58,10 @@ MORE = {
     "own_curvature": [OwnCurvature(4, 2), OwnCurvature(5, sketch="sum", seed=3)],
     "shed": [SHED(3)],
     "schedule": [Schedule(((1.1, 0.7, 1.3, 0.9), (0.8,), (1.5, 0.2, 0.4, 1.0)), ((0.3, 0.1), (0.2, 0.4), (0.5, 0.0)))],
-    "decentralised_gd": [DecentralisedGD("mean", weights="uniform", order="atc")],
+    "decentralised_gd": [
+        DecentralisedGD("mean", weights="uniform", order="atc"),
+        DecentralisedGD("largest", "path", order="atc"),
+    ],
     "gradient_tracking": [GradientTracking(0.03, "star", "lazy", "uniform")],
     "extra": [EXTRA("largest", "path", "lazy", "uniform")],
     "nids": [NIDS("mean", "star"), NIDS("own", "ring", "lazy", "uniform")],

@@ -12,7 +12,16 @@ def test_small_arms_make_a_verdict_and_a_figure(tmp_path):
         "network": None,
     }
     said = beyond.verdict(result)
-    assert said["verdict"] in ("holds", "holds partly", "does not hold here")
+    rows = {row["method"]: list(row["rounds"].values()) for row in result["full"]["synthetic"]["rows"]}
+    won = cells = 0
+    for ours, theirs in beyond.ABLATIONS.items():
+        for level, mine in enumerate(rows[ours]):
+            there = [rows[name][level] for name in theirs if rows[name][level] is not None]
+            cells += bool(there)
+            won += bool(there) and mine is not None and min(there) / mine > 1.05
+    assert 0 < won <= cells
+    assert said["verdict"] == ("holds" if won == cells else "holds partly")
+    assert f"in {won} of {cells} cells" in said["rule"]
     assert any("half absent: runs of 1 that reach 0.01" in line for line in said["findings"])
     beyond.figure(result).savefig(tmp_path / "figure.png")
 

@@ -22,6 +22,19 @@ from ..conftest import needs
 WORDS = ("holds", "holds partly", "does not hold here")
 
 
+def first_gaps(node, key=""):
+    """The first gap of every run of a method, wherever an experiment keeps them."""
+    if key == "gap" and isinstance(node, list):
+        yield node[0]
+    elif isinstance(node, dict):
+        for name, value in node.items():
+            inside = "gap" if key == "series" and isinstance(value, list) else name
+            yield from first_gaps(value, inside)
+    elif isinstance(node, list):
+        for value in node:
+            yield from first_gaps(value)
+
+
 @pytest.mark.parametrize("name", ["gossip", "fedopt", "participation", "dirichlet", "devices"])
 def test_quick_run_writes_data_figure_and_verdict(name, tmp_path):
     report = paper.conduct(name, tmp_path, quick=True, progress=False)
@@ -29,6 +42,9 @@ def test_quick_run_writes_data_figure_and_verdict(name, tmp_path):
     saved = json.loads((tmp_path / f"{name}-quick/result.json").read_text())
     assert all(set(row) == {"what", "paper", "ours", "why"} for row in saved["settings"])
     assert (tmp_path / f"{name}-quick/figure.svg").stat().st_size > 10_000
+    gaps = list(first_gaps(saved["result"]["arms"]))
+    assert gaps
+    assert gaps == pytest.approx([1.0] * len(gaps))  # every method of every run begins where the gap is 1
     again = paper.load_experiment(name).verdict(saved["result"])
     assert again == report["verdict"]  # from what was written, nothing else
 

@@ -68,6 +68,23 @@ HONEST = {
 }
 
 
+BACKWARDS = HONEST["pair"]["multipliers"]["conditions"][::-1]
+IDLE = {"rounds": [{"ask": ["1"], "steps": ["0", "1"]}], "final": ["1"]}
+"""Two kinds of device with steps of their own, the first of which does nothing, and an answer that is x0."""
+TWO = [(1, "1/2", "0", "1"), (1, "1/2", "0", "2")]
+HONEST |= {
+    "in another order": sealed(HONEST["pair"], conditions=BACKWARDS),
+    "a kind that does nothing": made(TWO, "distance", "1", "1", [], rstar="1", own=["0", "0"], **IDLE),
+    "a multiplier of zero": made(ONE, "value", "1/2", "1/2", [[0, "*", 0, "1"], [0, 0, "*", "0"]]),
+    "a number of a thousand digits": made(ONE, "value", "0" * 997 + "1/2", "1/2", [[0, "*", 0, "1"]]),
+    "as many unknowns as may be": made([(1, "1/100", "0", "1")] * 100, "distance", "1", "1", []),
+    "one quadratic": pep.worst_case(OwnStep(At(2)), Devices.uniform([0.1, 3], 0.1), 4, 1, 0.5).certify().certificate,
+    "twins and one": pep.worst_case(OwnStep(At(2)), pep.repeated([1 / 3, 3], 0.1, [3, 1]), 4, 1, 0.5)
+    .certify()
+    .certificate,
+}
+
+
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_certificates_pass(name: str) -> None:
     assert checker.check(HONEST[name]) == Fraction(HONEST[name]["bound"])
@@ -85,10 +102,11 @@ def changed(certificate: dict, *path: Any, to: Any) -> dict:
 LOCAL = (OwnStep(At(6)), 6, 1, 1, "distance")
 
 
-def one_for_two() -> dict:
+def one_for_two(*which: int) -> dict:
     """The proof for one device of each kind, said to be of two: nothing stops twins from differing."""
     single = pep.worst_case(*LOCAL[:1], Devices.uniform([1 / 3, 3], 0.1), *LOCAL[1:]).certify().certificate
-    kinds = [d | {"count": 2, "weight": "1/4"} for d in single["statement"]["devices"]]
+    twins = {"count": 2, "weight": "1/4"}
+    kinds = [d | twins if i in which else d for i, d in enumerate(single["statement"]["devices"])]
     return sealed(single, devices=kinds)
 
 
@@ -110,11 +128,26 @@ def negative_radii() -> tuple[dict, Devices]:
     return honest | {"multipliers": m, "bound": str(bound)}, devices
 
 
+def cubed() -> dict:
+    """The radius 1/2 to the third power in place of its square."""
+    m = HONEST["far"]["multipliers"]
+    assert HONEST["far"]["statement"]["rstar"] == "1/2"
+    return HONEST["far"] | {"bound": str(Fraction(m["start"]) + sum(map(Fraction, m["own"])) / 8)}
+
+
+def nearer() -> dict:
+    """As if the minimiser of the quadratic were at -2 s / mu: a quarter of its multiplier would do."""
+    honest, own = HONEST["one quadratic"], list(HONEST["one quadratic"]["multipliers"]["own"])
+    flat = next(i for i, d in enumerate(honest["statement"]["devices"]) if d["mu"] == d["L"])
+    own[flat] = str(Fraction(own[flat]) / 4)
+    return sealed(honest, own=own)
+
+
 FORGED: dict[str, Any] = {
     "more is said": HONEST["half"] | {"note": "and for every other function"},
     "a list in place of an object": ["format", "statement", "bound", "multipliers"],
     "a number, not a text": changed(HONEST["half"], "bound", to=1),
-    "a number too long": changed(HONEST["half"], "bound", to="0" * 1000 + "1/2"),
+    "a number too long": changed(HONEST["half"], "bound", to="0" * 998 + "1/2"),
     "a power of ten": changed(HONEST["half"], "bound", to="5e-1"),
     "another format": HONEST["half"] | {"format": "ownstep certificate 1"},
     "a digest of other steps": changed(HONEST["pair"], "statement", "method", "digest", to="0" * 64),
@@ -132,7 +165,13 @@ FORGED: dict[str, Any] = {
     "a mu above L": made([(1, "1", "2", "1")], "distance", "1", "1", []),
     "no curvature at all": made([(1, "1", "0", "0")], "distance", "1", "1", []),
     "half of the objective": made([(1, "1/2", "0", "1")], "value", "1/4", "1/4", [[0, "*", 0, "1/2"]]),
-    "too many unknowns": made([(1, "1/300", "0", "1")] * 300, "distance", "1", "1", []),
+    "too many unknowns": made([(1, "1/43", "0", "1")] * 43, "distance", "1", "1", [],
+                              rounds=[{"ask": ["1"], "steps": ["0"] * 43}] * 4),
+    "a weight of zero": made([(1, "1", "0", "1"), (1, "0", "0", "1")], "distance", "1", "1", []),
+    "no distance at all": made(ONE, "distance", "0", "1", [], r0="0"),
+    "a minimiser of its own": made(ONE, "value", "1/2", "1/2", [[0, "*", 0, "1"], [0, "own", 0, "0"]]),
+    "the cube of a radius": cubed(),
+    "a minimiser half as far as it is": nearer(),
     "a multiplier of a radius that is none": sealed(HONEST["pair"], own=[*HONEST["pair"]["multipliers"]["own"], "0"]),
     "a kind called true": made(ONE, "value", "1/2", "1/2", [[False, "*", 0, "1"]]),
     "a point between points": made(ONE, "value", "1/2", "1/2", [[0, "*", 0.0, "1"]]),
@@ -147,7 +186,8 @@ FORGED: dict[str, Any] = {
         ONE, "distance", "3/2", "3/2", [[0, 0, "*", "1"], [0, "*", 0, "1"]], **STEP),
     "a slack that is not semidefinite": made(ONE, "value", "1/3", "1/3", [[0, "*", 0, "1"]]),
     "a bound below what is proved": changed(HONEST["half"], "bound", to="1/3"),
-    "twins that may not differ": one_for_two(),
+    "twins that may not differ": one_for_two(0, 1),
+    "twins of the first kind that may not differ": one_for_two(0),
     "negative multipliers of the radii": negative_radii()[0],
 }  # fmt: skip
 
@@ -183,6 +223,47 @@ def verdicts(module: ModuleType, folder: Path) -> dict[str, str]:
         except Exception:
             out[name] = "crashed"
     return out
+
+
+def test_a_file_may_be_as_long_as_is_said_and_no_longer(tmp_path: Path) -> None:
+    module, text = compiled(ast.parse(SOURCE)), json.dumps(HONEST["half"])
+    assert (module.MOST_BYTES, module.MOST_DIGITS, module.MOST_UNKNOWNS) == (50_000_000, 1_000, 300)
+    module.MOST_BYTES = len(text) + 5
+    (tmp_path / "c.json").write_text(text + " " * 5)
+    assert module.check(module.read(str(tmp_path / "c.json"))) == Fraction(1, 2)
+    (tmp_path / "c.json").write_text(text + " " * 6)
+    with pytest.raises(ValueError, match="larger than"):
+        module.read(str(tmp_path / "c.json"))
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"), [("1/2", "0.5"), ("1/3", "0.33333333333333337"), ("2/3", "0.6666666666666667")]
+)
+def test_what_a_certificate_proves_is_said_in_full(bound: str, said: str) -> None:
+    """The bound never rounded down, and everything that it depends on."""
+    text = checker.describe(HONEST["half"] | {"bound": bound})
+    assert f"<= {said} after K = 0 rounds" in text
+    for part in (
+        "f(x_K) - f(x*)",
+        "1 with weight 1 and f_i in F(mu=0, L=1)",
+        "||x_0 - x*|| <= 1",
+        "||x_i* - x*|| <= 0",
+    ):
+        assert part in text
+    assert HONEST["half"]["statement"]["method"]["digest"] in text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_semidefinite_forms_against_their_eigenvalues(seed: int) -> None:
+    """Random whole matrices of every rank, some with a pivot of zero; the floats decide where they can."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 6))
+    rows = rng.integers(-3, 4, (n, int(rng.integers(1, n + 1))))
+    rows[rng.random(n) < 0.3] = 0
+    for matrix in (rows @ rows.T, rows @ rows.T - np.diag(rng.integers(0, 2, n)), -rows @ rows.T):
+        form = {(i, j): Fraction(int(matrix[i, j]), 6) for i in range(n) for j in range(n) if matrix[i, j]}
+        lowest = np.linalg.eigvalsh(matrix)[0]
+        assert checker.semidefinite(form) is bool(lowest > -1e-9)
 
 
 def test_every_forgery_is_refused(tmp_path: Path) -> None:

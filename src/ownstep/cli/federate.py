@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 @federate.callback()
 def _group() -> None:
-    """Keeps `init` a word of its own while it is the only command."""
+    """Both commands are words of their own."""
 
 
 @federate.command("join", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -57,3 +57,29 @@ def init_(
         typer.echo(path)
     start = f"flwr run . --stream --federation-config 'num-supernodes={sites}'"
     typer.echo(f"next: cd {quote(str(folder))} && . ./env.sh && {start}")
+
+
+@federate.command()
+def doctor(
+    superlink: Annotated[str | None, typer.Option(help="The coordinator's address, HOST:PORT.")] = None,
+    ca: Annotated[Path | None, typer.Option(help="The coordinator's ca.crt.")] = None,
+    key: Annotated[Path | None, typer.Option(help="This site's private key.")] = None,
+    site_file: Annotated[Path | None, typer.Option(help="The file with open_site, which reads the data.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Look at a site before its first run: versions, key, certificates, reachability, clock, data.
+
+    What is not given is not looked at. Ends with 1 if anything is not well.
+
+    Example: ownstep federate doctor --superlink coordinator.org:443 --ca ca.crt --key site-1 --site-file site.py
+    """
+    from ownstep.cli.doctor import examine
+
+    checks = examine(superlink, ca, key, site_file)
+    if as_json:
+        emit([vars(check) for check in checks])
+    else:
+        for check in checks:
+            typer.echo(f"{'ok  ' if check.well else 'FAIL'} {check.name}: {check.told}")
+    if not all(check.well for check in checks):
+        raise typer.Exit(1)

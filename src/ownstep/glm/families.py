@@ -54,7 +54,7 @@ def choose(name: str, labels: NDArray[Any]) -> tuple[Family, NDArray[Any]]:
         return FAMILIES[name], np.zeros(0)
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise InvalidInput(f"every row has the label {classes[0]!r}: there is nothing to tell apart")
+        raise InvalidInput(f"every row has the label {classes.tolist()[0]!r}: there is nothing to tell apart")
     if name == "auto":
         quantity = classes.dtype.kind == "f" or (classes.dtype.kind in "iu" and len(classes) > MOST_CLASSES)
         if quantity and len(classes) > 2:

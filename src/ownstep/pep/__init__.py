@@ -1,7 +1,8 @@
 """The exact worst case of a method: a semidefinite program built from the method's own ``ask`` and ``tell``.
 
 ``trace/`` -> ``conditions/`` -> ``solve/`` -> ``proof/`` is the way a worst case goes; ``bound`` walks it,
-``design/`` chooses steps by it. May import from plan and methods.
+``design/`` chooses steps by it. ``networks/`` does the same for devices that keep vectors of their own, ``rates/`` for
+every number of rounds. May import from plan and methods.
 """
 
 from ownstep.pep.bound import Bound, curve, worst_case

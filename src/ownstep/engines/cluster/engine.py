@@ -254,7 +254,7 @@ class _Loop(Loop):
 
     def culprits(self) -> str:
         """Whose share of the sum is not finite: every rank looks at what it sent."""
-        mine = not small_enough(*self.problem.sent)
+        mine = not small_enough(*self.sent)
         bad = [rank for rank, said in enumerate(self.ranks.gather(bytes([mine]))) if said != b"\0"]
         held = [self.devices.names[i] for rank in bad for i in self.home.of(rank)]
         who = ", ".join(self.ranks.who(rank) for rank in bad) or "no single rank"
@@ -274,7 +274,7 @@ class _Loop(Loop):
 
     def look(self, ask: Ask, seen: Answered) -> tuple[Any, float, float]:
         """Where the method stands; skipped between measurements where it would cost an all-reduce of its own."""
-        self.asked = ask
+        self.asked, self.sent = ask, self.problem.sent  # what follows is measured for the record, and sends again
         free = seen.losses is not None and self.method.point(self.state) is ask.x
         due = self.k % self.every == 0 or self.k >= self.last or self.ranks.stop_agreed
         self.measured = free or due

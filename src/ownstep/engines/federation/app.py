@@ -14,6 +14,8 @@ from ownstep.support.errors import InvalidInput, OwnstepError
 
 CODE = ("__init__.py", "server.py", "client.py", "site.py")
 TEXTS = ("pyproject.toml", "env.sh", "README.md")
+KIT = ("compose.yaml", "Containerfile", "proxy.conf", "superlink.service", "supernode.service", "certificates.sh")
+"""What an operator needs besides: containers, units, a proxy that closes the Control API, certificates."""
 TAKEN = {"flwr", "numpy", "ownstep", "ray", "scipy", "sklearn", "torch", *keyword.kwlist, *sys.stdlib_module_names}
 """Names a package of the app may not have: it would stand before what the app itself imports."""
 
@@ -43,12 +45,15 @@ def init(folder: str | Path, sites: int = 3, publisher: str = "ownstep") -> list
     source = files(__package__) / "template"
     contents = {place / words["package"] / file: (source / file).read_text("utf-8") for file in CODE}
     contents |= {
-        place / file: Template((source / f"{file}.txt").read_text("utf-8")).substitute(words) for file in TEXTS
+        place / file: Template((source / f"{file}.txt").read_text("utf-8")).substitute(words)
+        for file in (*TEXTS, *(f"deploy/{name}" for name in KIT))
     }
     try:
         for path, text in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
+            if text.startswith("#!"):
+                path.chmod(0o755)
     except OSError as error:
         raise OwnstepError(f"cannot write the app to {str(folder)!r}: {error}") from error
     return list(contents)

@@ -16,7 +16,7 @@ measures each in that unit, so that small ones keep their digits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import clarabel
@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ownstep.pep.conditions.assemble import pack, triangle, unpack
-from ownstep.pep.networks.program import Blocks, Interpolation, Mixings
+from ownstep.pep.networks.program import Blocks, Interpolation, Mixings, Rows
 from ownstep.pep.solve.sdp import USABLE, quiet
 from ownstep.support.errors import OwnstepError
 
@@ -34,6 +34,16 @@ Array = NDArray[np.float64]
 ATTEMPTS = ((1e-4, 1e-9), (1e-2, 1e-9), (1e-3, 1e-8), (1e-2, 1e-8), (1e-1, 1e-7), (1.0, 1e-6))
 """(Smallest change of a column's unit over the largest, how far inside their cones multipliers are asked to be); the
 next one is tried where a proof came out short."""
+
+
+MANY = 260
+"""Interpolation conditions up to which all are used at once."""
+
+MOST_SOLVES = 3
+"""Times to come back for broken conditions at most; a bound with some left out is a bound, only a little larger."""
+
+BROKEN = 1e-6
+"""A condition counts as broken from here on, relative to the largest value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,22 +157,65 @@ class _Scaled:
         return Multipliers(self.size * heads, self.size * conditions / self.row_size, tuple(out), tuple(loose))
 
 
-def prove(program: Program, tolerance: float = 1e-9, *, attempts: int = len(ATTEMPTS)) -> Proof:
-    """Solve the program and check the answer.
+def prove(program: Program, tolerance: float = 1e-9, *, inside: float | None = None) -> Proof:
+    """Solve the program and check the answer; long programs begin with few conditions and add those that are broken.
 
     Parameters
     ----------
-    attempts : how often to try; the last answer is handed back, unproved, where fewer than all are allowed.
+    inside : how far inside its conditions to look for an instance; its answer is handed back, proved or not.
 
     Raises
     ------
     OwnstepError : when the solver fails, or proves nothing.
     """
+    every = program.interpolation
+    if len(every.pairs) <= MANY:
+        return _prove(program, tolerance, inside)
+    chosen, solves = _core(every), 0
+    best: tuple[Proof, NDArray[np.bool_]] | None = None
+    for _ in range(MOST_SOLVES):
+        try:
+            proof = _prove(replace(program, interpolation=_part(every, chosen)), tolerance, inside)
+        except OwnstepError:
+            if best is None:
+                raise
+            break  # a larger program that fails takes nothing away from the bound already proved
+        best, solves = (proof, chosen.copy()), solves + proof.solves
+        excess = every.rows.blocks @ np.concatenate([pack(g) for g in proof.grams]) + every.rows.values @ proof.values
+        broken = np.where(chosen, 0.0, excess)
+        worst = np.argsort(-broken)[: len(chosen) // 5]
+        worst = worst[broken[worst] > BROKEN * float(np.abs(proof.values).max(initial=0))]
+        if not len(worst):
+            break
+        chosen[worst] = True
+    assert best is not None
+    proof, used = best
+    conditions = np.zeros(len(every.pairs))
+    conditions[used] = proof.multipliers.conditions
+    return replace(proof, multipliers=replace(proof.multipliers, conditions=conditions), solves=solves)
+
+
+def _core(every: Interpolation) -> NDArray[np.bool_]:
+    """Conditions with x*, with the last points, and between neighbours."""
+    _, p, q = every.pairs.T
+    last = len(every.names) - 1
+    edge = (p == 0) | (q == 0) | (np.maximum(p, q) >= last - 1)
+    return np.asarray(edge | (np.abs(p - q) == 1))
+
+
+def _part(every: Interpolation, chosen: NDArray[np.bool_]) -> Interpolation:
+    index = np.flatnonzero(chosen)
+    rows = Rows(sp.csr_array(every.rows.blocks[index]), sp.csr_array(every.rows.values[index]))
+    return Interpolation(every.names, every.pairs[index], every.value, rows)
+
+
+def _prove(program: Program, tolerance: float, inside: float | None) -> Proof:
+    """One program, with all the conditions it has."""
     count = program.interpolation.count
     scaled = _Scaled(program, program.blocks.units, np.full(count, program.value_unit))
-    rough = _solve(scaled, 1e-8, 1e-6)
+    rough = _solve(scaled, 1e-7, 1e-4)
     failure = ""
-    for attempt, (smallest, margin) in enumerate(ATTEMPTS[:attempts]):
+    for attempt, (smallest, margin) in enumerate(ATTEMPTS if inside is None else [(ATTEMPTS[0][0], inside)]):
         finer = _Scaled(program, *_sizes(program, scaled, rough, smallest))
         try:
             found = _solve(finer, margin, max(tolerance, margin / 10))
@@ -173,7 +226,7 @@ def prove(program: Program, tolerance: float = 1e-9, *, attempts: int = len(ATTE
         heads, conditions = np.maximum(heads, 0.0), np.maximum(conditions, 0.0)
         conditions = _cancel(finer, conditions)
         slack = min(_slacks(finer, heads, conditions, matrices, free))
-        if slack > 0 or attempt + 1 == attempts < len(ATTEMPTS):
+        if slack > 0 or inside is not None:
             multipliers = finer.multipliers(heads, conditions, matrices, free)
             return Proof(
                 float(multipliers.heads.sum()),

@@ -248,19 +248,18 @@ class Upper:
     marked: int | None
 
 
-def upper(asked: Question, factor: float | None = None, *, attempts: int | None = None) -> Upper:
+def upper(asked: Question, factor: float | None = None, *, inside: float | None = None) -> Upper:
     """The proved worst case; for the worst device, the largest over the devices that differ.
 
-    With ``factor``, that of one matrix; with ``attempts`` an answer that is good enough to look for an instance.
+    With ``factor``, that of one matrix; with ``inside`` an answer that is good enough to look for an instance.
     """
-    options = {} if attempts is None else {"attempts": attempts}
     if not asked.metric.endswith("_worst"):
         program, path = pose(asked, factor)
-        return Upper(prove(program, **options), program, path, None)
+        return Upper(prove(program, inside=inside), program, path, None)
     kinds = Kinds.of(asked.devices, None if asked.schedule is None else asked.schedule.T.astype(float))
     found = []
     for c in range(len(kinds)):
         marked = int(np.argmax(kinds.index == c))
         program, path = pose(asked, factor, marked)
-        found.append(Upper(prove(program, **options), program, path, marked))
+        found.append(Upper(prove(program, inside=inside), program, path, marked))
     return max(found, key=lambda one: one.proof.bound)

@@ -21,6 +21,9 @@ from ownstep.pep.proof.certify import Certified
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError, unknown_name
 
+INSIDE = (1e-8, 1e-7, 1e-6)
+"""How far inside its conditions an instance is looked for: functions through its triples then take its values."""
+
 
 @dataclass(frozen=True, eq=False)
 class NetworkBound(Bound):
@@ -97,18 +100,20 @@ def enclose(asked: Question, tolerance: float = 1e-5) -> NetworkBound:
     where: float | None = None
     solves = found.proof.solves
     for factor in factors(asked):
-        tried = found if factor is None else upper(asked, factor, attempts=2)
-        solves += 0 if factor is None else tried.proof.solves
+        tried = _inside(asked, factor) or (found if factor is None else None)
+        if tried is None:
+            continue
+        solves += tried.proof.solves
         instance = replay(asked, tried, factor)
         if best is None or instance.error > best.error:
             best, where = instance, factor
         if best.error >= (1 - tolerance) * found.proof.bound:
             break
-    assert best is not None
+    lower = 0.0 if best is None else best.error
     bound = found.proof.bound
-    gap = (bound - best.error) / bound if bound > 0 else 0.0
+    gap = (bound - lower) / bound if bound > 0 else 0.0
     words = f"enclosed to a relative {gap:.1e}"
-    if asked.network is not None:
+    if asked.network is not None and where is not None:
         words += f"; the lower end is reached with W = a I + (1 - a) 11'/N, a = {where:g}"
         if gap > tolerance:
             words += "; the conditions on W are necessary ones, so the upper end may be above the true worst case"
@@ -116,7 +121,7 @@ def enclose(asked: Question, tolerance: float = 1e-5) -> NetworkBound:
             words += "; the same for every number of devices of which each kind has two or more"
     words += f"; solver: {found.proof.status}; the proof's slack is positive ({found.proof.slack:.1e} at least)"
     return NetworkBound(
-        lower=best.error,
+        lower=lower,
         upper=bound,
         metric=asked.metric,
         rounds=asked.rounds,
@@ -132,6 +137,16 @@ def enclose(asked: Question, tolerance: float = 1e-5) -> NetworkBound:
         _asked=asked,
         _example=best,
     )
+
+
+def _inside(asked: Question, factor: float | None) -> Upper | None:
+    """An answer to look for an instance in; None where the solver finds none."""
+    for margin in INSIDE:
+        try:
+            return upper(asked, factor, inside=margin)
+        except OwnstepError:
+            continue
+    return None
 
 
 def factors(asked: Question) -> list[float | None]:

@@ -1,0 +1,152 @@
+"""The operator's kit: files that parse and verify with their own tools, and a doctor that finds what is wrong."""
+
+from __future__ import annotations
+
+import datetime
+import http.server
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import threading
+
+import pytest
+
+pytest.importorskip("flwr", reason="the federation needs the extra [flower]")
+
+
+from ownstep.cli import main
+from ownstep.cli.doctor import examine
+from ownstep.engines.federation import init, keys
+
+
+@pytest.fixture
+def app(tmp_path):
+    init(tmp_path / "hospitals", sites=3)
+    return tmp_path / "hospitals"
+
+
+def test_compose_and_container_files(app):
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((app / "deploy/compose.yaml").read_text())["services"]
+    assert services["proxy"]["ports"] == ["443:443"]
+    assert "ports" not in services["superlink"]  # only the proxy is reached from outside
+    text = (app / "deploy/Containerfile").read_text()
+    assert "\nUSER ownstep\n" in text
+    assert "FROM python:3.12-slim" in text
+
+
+def test_the_proxy_passes_nothing_but_the_sites_part(app):
+    text = (app / "deploy/proxy.conf").read_text()
+    assert text.count("{") == text.count("}")
+    assert text.count("proxy_pass") == 1
+    assert "location /v1/fleet/ {\n      proxy_pass" in text
+    assert "location / {\n      return 403;" in text
+    if shutil.which("nginx"):
+        subprocess.run(["nginx", "-t", "-c", str(app / "deploy/proxy.conf")], check=True)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+@pytest.mark.parametrize("unit", ["superlink", "supernode"])
+def test_units_verify(app, unit, tmp_path):
+    copy = tmp_path / f"hospitals-{unit}.service"
+    copy.write_text((app / f"deploy/{unit}.service").read_text())
+    done = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, timeout=60)
+    ours = [line for line in done.stderr.splitlines() if copy.name in line]
+    assert not ours
+    assert "Restart=" in copy.read_text()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl here")
+def test_certificates_are_made_kept_and_renewed(app):
+    script = app / "deploy/certificates.sh"
+    assert os.access(script, os.X_OK)
+
+    def run():
+        command = [script, "coordinator.example.org"]
+        return subprocess.run(command, cwd=app, capture_output=True, text=True, check=True)
+
+    assert "new certificate" in run().stdout
+    made = (app / "keys/server.pem").read_bytes()
+    assert "new certificate" not in run().stdout
+    assert (app / "keys/server.pem").read_bytes() == made
+    assert (app / "keys/server.key").stat().st_mode & 0o077 == 0
+    subprocess.run(["openssl", "verify", "-CAfile", app / "keys/ca.crt", app / "keys/server.pem"], check=True)
+
+
+@pytest.fixture
+def coordinator(tmp_path):
+    """A server with a certificate of a throw-away authority, whose clock can be wrong."""
+    keys.server(tmp_path, keys.authority(tmp_path))
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        late = 0
+
+        def do_GET(self):
+            self.send_error(403)
+
+        def date_time_string(self, timestamp=None):
+            return super().date_time_string(datetime.datetime.now().timestamp() - type(self).late)
+
+        def log_message(self, *_):
+            pass
+
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    httpd.socket = context.wrap_socket(httpd.socket, server_side=True)
+    threading.Thread(target=httpd.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{httpd.server_address[1]}", Handler
+    httpd.shutdown()
+    httpd.server_close()
+
+
+SITE = """
+import numpy as np
+from ownstep import BinaryLogistic
+from ownstep.engines.federation import Site
+
+def open_site(context):
+    return Site("basel", BinaryLogistic(np.eye(4), [0, 1, 0, 1]))
+"""
+
+
+def test_a_site_that_is_well(tmp_path, coordinator, capsys):
+    private, _ = keys.node_key(tmp_path, "site-1")
+    (tmp_path / "site.py").write_text(SITE)
+    options = ["--superlink", coordinator[0], "--ca", str(tmp_path / "ca.crt"), "--key", str(private)]
+    with pytest.raises(SystemExit) as ended:
+        main(["federate", "doctor", *options, "--site-file", str(tmp_path / "site.py"), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0, told
+    assert [c["name"] for c in told] == ["versions", "key", "certificate authority", "coordinator and clock", "data"]
+    assert "site 'basel', 4 samples, 4 coordinates" in told[-1]["told"]
+
+
+def test_what_is_wrong_is_found(tmp_path, coordinator, capsys):
+    address, handler = coordinator
+    private, public = keys.node_key(tmp_path, "site-1")
+    (tmp_path / "other").mkdir()
+    keys.authority(tmp_path / "other")
+    (tmp_path / "site.py").write_text("def open_site(context):\n    return open('/nowhere/patients.csv')\n")
+
+    def only(**what):
+        (check,) = [c for c in examine(**what) if not c.well]
+        return check.told
+
+    private.chmod(0o644)
+    assert "chmod 600" in only(key=private)
+    assert "is no OpenSSH key" in only(key=public)
+    assert "cannot be read" in only(key=tmp_path / "nothing")
+    assert "is no certificate" in only(ca=private)
+    assert "does not vouch" in only(superlink=address, ca=tmp_path / "other/ca.crt")
+    assert "cannot be reached" in only(superlink="127.0.0.1:9", ca=tmp_path / "ca.crt")
+    assert "must be HOST:PORT" in only(superlink="nowhere")
+    assert "/nowhere/patients.csv" in only(site_file=tmp_path / "site.py")
+    handler.late = 300
+    assert "s off the coordinator's" in only(superlink=address, ca=tmp_path / "ca.crt")
+    with pytest.raises(SystemExit) as ended:
+        main(["federate", "doctor", "--superlink", "nowhere"])
+    assert ended.value.code == 1
+    assert "FAIL coordinator" in capsys.readouterr().out
