@@ -26,7 +26,7 @@ keep_old_names(
         "ownstep.engines.federation_secure": "ownstep.engines.federation.secure",
         "ownstep.engines.stacked": "ownstep.engines.local.stacked",
         "ownstep.federate": "ownstep.engines.federation.app",
-        "ownstep.federate.certificates": "ownstep.engines.federation.keys",
+        "ownstep.federate.certificates": "ownstep.engines.federation.loopback.keys",
         "ownstep.federate.loopback": "ownstep.engines.federation.loopback",
         "ownstep.problems.batches": "ownstep.problems.network.batches",
         "ownstep.problems.encoder": "ownstep.problems.network.encoder",

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from ownstep.engines.federation import keys
+from ownstep.engines.federation.loopback import keys
 
 PAGE = Path(__file__).parents[2] / "docs" / "federation-coordinator.md"
 

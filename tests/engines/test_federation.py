@@ -922,7 +922,7 @@ def test_the_generated_apps_code_runs_as_it_is(tmp_path, capsys):
 
 
 def test_the_demos_app_gives_every_baseline_as_the_local_engine_does(tmp_path):
-    from ownstep.engines.federation.demo_app import server, site
+    from ownstep.engines.federation.demo.app import server, site
 
     problem = make_logistic(devices=2)
     for i, name in enumerate(problem.names):

@@ -18,8 +18,8 @@ pytest.importorskip("flwr")
 from ownstep.federate import init
 
 from ownstep.engines import run
-from ownstep.engines.federation import keys as certificates
 from ownstep.engines.federation.loopback import Loopback
+from ownstep.engines.federation.loopback import keys as certificates
 from ownstep.history import History
 from ownstep.methods import At, OwnStep
 from ownstep.partition import given

@@ -18,7 +18,8 @@ pytest.importorskip("flwr", reason="the federation needs the extra [flower]")
 
 from ownstep.cli import main
 from ownstep.cli.doctor import examine
-from ownstep.engines.federation import init, keys
+from ownstep.engines.federation import init
+from ownstep.engines.federation.loopback import keys
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def _run(folder: Path, problem: BinaryLogistic, here: Comparison, rounds: int) -
     names, app = problem.names, folder / "demo"
     init(app, sites=len(names))
     for file in ("server.py", "site.py"):
-        text = (files(__package__) / "demo_app" / file).read_text("utf-8")
+        text = (files(__package__) / "app" / file).read_text("utf-8")
         (app / "demo" / file).write_text(text, "utf-8")
     with (app / "pyproject.toml").open("a") as config:
         config.write("tuned = 0.0\npooled = 0.0\n")

@@ -48,7 +48,7 @@ class Loopback:
     def __init__(self, folder: Path, simulation: bool = False) -> None:
         if find_spec("flwr") is None:
             raise require_extra("flwr", "flower")
-        from ownstep.engines.federation import keys as certificates
+        from ownstep.engines.federation.loopback import keys as certificates
 
         self.folder, self.simulation, self.mark = folder, simulation, uuid.uuid4().hex
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
