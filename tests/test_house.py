@@ -26,6 +26,7 @@ ROOMS = (
     "methods",
     "history",
     "engines",
+    "glm",
     "pep",
     "paper",
     "report",

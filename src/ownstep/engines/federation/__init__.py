@@ -1,8 +1,8 @@
 """Devices at sites whose data stays there, over Flower.
 
 ``coordinator`` runs the rounds and ``site`` answers them; ``wire`` is what travels, ``secure`` adds it up under
-SecAgg+, ``nodes`` knows who is there. ``app`` writes a Flower app from ``template/``; ``keys`` and ``loopback``
-start a whole federation here.
+SecAgg+, ``nodes`` knows who is there. ``app`` writes a Flower app from ``template/``;
+``loopback/`` starts a whole federation on this machine, and ``demo/`` shows one.
 """
 
 from ownstep.support.lazy import attach

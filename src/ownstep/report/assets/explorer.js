@@ -41,7 +41,7 @@ const Explorer = (() => {
     });
     Gain.set(saved.gain);
     Race.start(document.getElementById("tab-race"), saved.race);
-    Worst.start(document.getElementById("tab-worst"), saved.worst);
+    if (document.getElementById("worst-cases")) Worst.start(document.getElementById("tab-worst"), saved.worst);
     open(tabs.some((t) => t.dataset.tab === saved.tab) ? saved.tab : "race");
     if (location.hash.includes("explorer=")) box.scrollIntoView();
   }

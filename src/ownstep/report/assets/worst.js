@@ -56,9 +56,7 @@ const Worst = (() => {
 
   function start(host, kept) {
     root = host;
-    const source = document.getElementById("worst-cases");
-    if (!source) { root.querySelector("[data-told]").textContent = "The grid of worst cases is not part of this page."; return; }
-    data = JSON.parse(source.textContent);
+    data = JSON.parse(document.getElementById("worst-cases").textContent);
     at = Object.assign(Object.fromEntries(AXES.map(([n]) => [n, Math.floor(axis(n).length / 2)])), kept || {});
     const controls = root.querySelector(".controls");
     for (const [name, label] of AXES) {
