@@ -11,7 +11,8 @@ from ownstep.engines.federation.site import Site, site_app
 from ownstep.methods import METHODS
 from ownstep.problems.linear.model import LinearModel
 
-SERVED = [name for name in METHODS if name not in ("decentralised_gd", "gradient_tracking", "extra", "nids")]
+SERVERLESS, REFUSED = ("decentralised_gd", "gradient_tracking", "extra", "nids"), ("giant", "dane", "shed")
+SERVED = [name for name in METHODS if name not in (*SERVERLESS, *REFUSED)]
 
 
 class DirectGrid(Grid):

@@ -211,8 +211,15 @@ class _Loop(Loop):
         if ask.mix is None:
             raise InvalidInput(f"{method!r} has no server: a federation runs methods that ask for one sum")
         more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
+        if hasattr(method, "whole"):
+            more.append("solutions of the sites' own problems")
+        if ask.sketch is not None and ask.sketch.skip is not None:
+            more.append("eigenpairs that continue the last ones")  # a site's process ends with its message
         if more:
-            raise InvalidInput(f"{method!r} asks for {', '.join(more)}, which a federation does not carry yet")
+            wanted = ", ".join(more)
+            raise InvalidInput(
+                f"{method!r} asks for {wanted}, which a federation does not carry; OwnCurvature() and LBFGS() run on one"
+            )
         if terms.secure is not None and (needs_rows(ask) or hessians.own_rank(ask)):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
         if ask.curvature and roster.sampled:
