@@ -218,7 +218,7 @@ class _Loop(Loop):
         if more:
             wanted = ", ".join(more)
             raise InvalidInput(
-                f"{method!r} asks for {wanted}, which a federation does not carry; OwnCurvature() and LBFGS() run on one"
+                f"{method!r} asks for {wanted}, which a federation does not carry; OwnCurvature() and LBFGS() do run"
             )
         if terms.secure is not None and (needs_rows(ask) or hessians.own_rank(ask)):
             raise InvalidInput(f"{method!r} needs every site's own vector, which secure aggregation never shows")
