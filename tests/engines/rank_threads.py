@@ -35,7 +35,7 @@ class ThreadRanks(Ranks):
     def __init__(self, table: Table, rank: int) -> None:
         self.table, self.rank, self.size = table, rank, table.size
         self.deadline, self.device, self.backend = 60.0, torch.device("cpu"), "threads"
-        self._kept, self.bytes, self.round = {}, 0, 0
+        self._kept, self._lent, self.names, self.bytes, self.round = {}, {}, {}, 0, 0
         self._stop_wanted, self.stop_agreed = False, False
         self.save_at, self.save_agreed = np.inf, False
 

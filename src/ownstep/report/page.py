@@ -74,7 +74,7 @@ SHORT = {
 }
 """A claim in a few words, for its card."""
 SCRIPTS = ("charts.js", "gain.js", "race.js", "worst.js", "explorer.js", "page.js")
-POINTS = 56
+POINTS = 48
 """Points of a line on the page."""
 MARKS = {VERDICTS[0]: "yes", VERDICTS[1]: "partly", VERDICTS[2]: "no", OTHER: "none", MISSING: "none"}
 NUMBER = re.compile(
