@@ -70,6 +70,8 @@ SHORT = {
     "estimates": "Sampled constants are good estimates",
     "attribution": "The devices' geometry is the reason",
     "beyond": "Adaptive and accelerated own steps",
+    "curvature": "Own curvature needs fewer exchanges",
+    "which": "Fewer rounds than tuned federated rivals",
     "curvature": "Own curvature against L-BFGS",
 }
 """A claim in a few words, for its card."""

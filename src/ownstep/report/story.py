@@ -11,7 +11,7 @@ from ownstep.paper.machinery import fairness
 from ownstep.report.formatting import is_number
 from ownstep.report.results import MISSING, VERDICTS, Record, Results
 
-OWN_CLAIMS = {"theorem", "beyond", "curvature", "gossip-worst-case"}
+OWN_CLAIMS = {"theorem", "beyond", "curvature", "which"}
 """Experiments whose claim is ours, or the theorem as we certify it: counted apart from the paper's."""
 
 OVER = re.compile(r"rounds of (?P<rival>.+?) over those of Algorithm 1$")
