@@ -137,7 +137,7 @@ def build(results: Results) -> str:
         finding=story.finding(results),
         facts=story.facts(results),
         own_count=sum(r.name in story.OWN_CLAIMS for r in results.records),
-        judged=sum(results.counts.get(w, 0) for w in VERDICTS),
+        judged=sum(r.word in VERDICTS for r in story.papers(results)),
         commits=_commits(results),
         version=ownstep.__version__,
         charts=embedded(drawn),
