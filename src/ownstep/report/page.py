@@ -72,7 +72,6 @@ SHORT = {
     "beyond": "Adaptive and accelerated own steps",
     "curvature": "Own curvature needs fewer exchanges",
     "which": "Fewer rounds than tuned federated rivals",
-    "curvature": "Own curvature against L-BFGS",
 }
 """A claim in a few words, for its card."""
 SCRIPTS = ("charts.js", "gain.js", "race.js", "worst.js", "explorer.js", "page.js")
