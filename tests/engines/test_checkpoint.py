@@ -327,3 +327,15 @@ def test_a_history_has_one_name(tmp_path):
     assert (npz.name, text.name) == ("a.npz", "a.json")
     same(History.load(tmp_path / "a.npz"), History.load(tmp_path / "a"))
     assert json.loads(text.read_text())["written_by"].startswith("ownstep ")
+
+
+def test_a_lock_is_waited_for_as_long_as_one_is_patient(tmp_path):
+    file = tmp_path / "sites.json"
+    code = "import sys, time; from pathlib import Path; from ownstep.support.files import hold\n"
+    code += f"with hold(Path({str(file)!r})): print('held', flush=True); time.sleep(1.5)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(OwnstepError, match="in use by"), hold(file):
+            pass
+        with hold(file, patience=30):
+            assert holder.wait(30) == 0

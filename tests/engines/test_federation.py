@@ -346,7 +346,7 @@ def test_two_coordinators_do_not_share_a_folder(small_logistic, tmp_path):
     from ownstep.support.files import hold
 
     with hold(tmp_path / "sites.json"), pytest.raises(OwnstepError, match="in use by process"):
-        fed.run(OwnStep(), DirectGrid(apps_of(small_logistic)), 2, ALL, folder=tmp_path)
+        fed.run(OwnStep(), DirectGrid(apps_of(small_logistic)), 2, fed.Terms(3, deadline=0.3), folder=tmp_path)
 
 
 def test_folders_of_the_first_version_are_gone_on_from(tmp_path):

@@ -66,16 +66,18 @@ def sweep(path: Path) -> None:
 class hold:
     """While inside, no other process can hold the same file; the error says who does.
 
-    The lock belongs to the process and ends with it, however it ends. It is a file beside the one it guards.
+    The lock belongs to the process and ends with it, however it ends. It is a file beside the one it guards. With
+    ``patience``, so many seconds are waited for its holder to end before that is an error.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.file = path, path.with_name(f".{path.name}.lock")
+    def __init__(self, path: Path, patience: float = 0.0) -> None:
+        self.path, self.file, self.patience = path, path.with_name(f".{path.name}.lock"), patience
         self.descriptor: int | None = None
 
     def __enter__(self) -> hold:
         if fcntl is None:
             return self
+        ends = time.monotonic() + self.patience
         while self.descriptor is None:
             descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o666)
             try:
@@ -85,6 +87,9 @@ class hold:
             except OSError as error:
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     return self  # a file system without locks
+                if time.monotonic() < ends:
+                    time.sleep(0.2)
+                    continue
                 who = plain_text(os.pread(descriptor, 200, 0).decode(errors="replace")) or "another process"
                 raise OwnstepError(
                     f"{str(self.path)!r} is in use by {who}: wait until it ends, or name another file"

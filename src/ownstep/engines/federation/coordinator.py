@@ -145,7 +145,8 @@ def race(
         if place is not None:
             try:
                 place.mkdir(parents=True, exist_ok=True)
-                held.enter_context(hold(place / "sites.json"))
+                # A coordinator whose SuperLink died may still be on its way out.
+                held.enter_context(hold(place / "sites.json", patience=terms.deadline))
             except OSError as error:
                 raise OwnstepError(f"cannot write to the folder {str(place)!r}: {error}") from error
         return _race(methods, grid, rounds, terms, place, x0, L_pooled, target, gradient_tolerance, progress, limits)
