@@ -3,8 +3,8 @@
     python benchmarks/pep_random.py [--first 0] [--count 2000] [--out results/benchmarks/pep-random.json]
 
 Every problem comes from its seed (tests/pep/problems.py): 1 to 4 classes, weights, metrics, K up to 5, units from
-1e-12 to 1e12, every linear method of the library and users' own. The record is written as it goes, so a run cut short
-says how far it came.
+1e-12 to 1e12, every linear method of the library and users' own. The record is written as it goes. A run that was cut
+short goes on where it stopped when the same command is given again.
 """
 
 from __future__ import annotations
@@ -56,10 +56,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000, help="how many")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/pep-random.json"))
     chosen = parser.parse_args()
-    tally: dict[str, int] = {}
-    told: list[dict[str, Any]] = []
-    widest = 0.0
-    for seed in range(chosen.first, chosen.first + chosen.count):
+    before = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    if before.get("first") != chosen.first:
+        before = {}
+    tally: dict[str, int] = before.get("tally", {})
+    told: list[dict[str, Any]] = before.get("told", [])
+    widest = before.get("widest_ok", 0.0)
+    for seed in range(chosen.first + before.get("done", 0), chosen.first + chosen.count):
         row = look(seed)
         tally[row["verdict"]] = tally.get(row["verdict"], 0) + 1
         if row["verdict"] == "ok":

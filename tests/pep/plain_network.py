@@ -11,6 +11,11 @@ import warnings
 
 import numpy as np
 
+DIGITS = (1e-9, 1e-8, 1e-7)
+"""Tolerances of the solver, the next one where it fails."""
+SOLVER = "CLARABEL"
+"""Or SCS, which is slower and gives an answer where Clarabel, on long programs, gives none."""
+
 
 class Space:
     """Names unit vectors as they are needed; vectors are dictionaries."""
@@ -144,9 +149,11 @@ class Plain:
             total = sum(factor * inner(v, v) for factor, v in goal)
             total = total + sum(factor * F[f] for factor, f in goal_values)
             problem = cp.Problem(cp.Maximize(total), rules)
-            for digits in (1e-9, 1e-8, 1e-7):
+            for digits in DIGITS:
                 try:
-                    problem.solve(solver="CLARABEL", tol_gap_abs=digits, tol_gap_rel=digits, tol_feas=digits)
+                    names = ("eps",) if SOLVER == "SCS" else ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+                    more = {"max_iters": 1_000_000} if SOLVER == "SCS" else {}
+                    problem.solve(solver=SOLVER, **dict.fromkeys(names, digits), **more)
                     break
                 except cp.error.SolverError:
                     continue

@@ -143,3 +143,16 @@ def test_the_worst_function_of_many_devices_is_small() -> None:
     bound = pep.worst_case(OwnStep(At(2)), pep.repeated([0.4, 3.0], 0.1, [500, 500]), 4, 10, 1)
     assert len(bound.instance().losses) <= 4
     assert bound.instance().loss(777).members[0] >= 500
+
+
+@pytest.mark.parametrize("length", [1e-7, 1.0, 1e7])
+def test_an_interpolant_does_not_depend_on_units(length):
+    """W(s y) of triples with points s x, slopes s v and values s^2 phi is s^2 W(y)."""
+    rng = np.random.default_rng(3)
+    x, g, f = rng.standard_normal((6, 3)), rng.standard_normal((6, 3)), rng.standard_normal(6)
+    plain, scaled = pep.Interpolant(x, g, f, 0.1, 2.0), pep.Interpolant(length * x, length * g, length**2 * f, 0.1, 2.0)
+    for y in rng.standard_normal((20, 3)):
+        value, slope = plain.both(y)
+        there, turned = scaled.both(length * y)
+        assert there == pytest.approx(length**2 * value, rel=1e-9)
+        np.testing.assert_allclose(turned, length * slope, rtol=1e-8, atol=1e-10 * length)

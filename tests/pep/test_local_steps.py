@@ -20,6 +20,7 @@ def local(devices, rounds, steps, eta, prox=0.0, controls=False, present=None):
     w, n = devices.weights, len(devices)
     x = start = p.space.new()
     c = [{} for _ in range(n)]
+    eta = np.broadcast_to(eta, n)
     for k in range(rounds):
         here = np.ones(n, bool) if present is None else present[k]
         total = add(*((w[i], c[i]) for i in range(n)))
@@ -27,11 +28,12 @@ def local(devices, rounds, steps, eta, prox=0.0, controls=False, present=None):
         for _ in range(steps):
             g = p.gradients(y)
             y = [
-                add((1, y[i]), (-eta, g[i]), (-eta * prox, y[i]), (eta * prox, x), (eta, c[i]), (-eta, total))
+                add((1, y[i]), (-eta[i], add((1, g[i]), (prox, y[i]), (-prox, x), (-1, c[i]), (1, total))))
                 for i in range(n)
             ]
         if controls:
-            c = [add((1, c[i]), (-1, total), (1 / (steps * eta), x), (-1 / (steps * eta), y[i])) for i in range(n)]
+            back = 1 / (steps * eta)
+            c = [add((1, c[i]), (-1, total), (back[i], x), (-back[i], y[i])) for i in range(n)]
         share = w[here].sum()
         x = add((1, x), *((w[i] / share, add((1, y[i]), (-1, x))) for i in range(n) if here[i]))
     final = p.gradients([x] * n)
@@ -44,14 +46,21 @@ def local(devices, rounds, steps, eta, prox=0.0, controls=False, present=None):
     ("method", "options"),
     [
         (FedAvg(0.3, local_steps=2), {}),
+        (FedAvg("own", local_steps=2), {"eta": 1 / DEVICES.L}),
         (FedProx(0.3, local_steps=2, prox=0.5), {"prox": 0.5}),
         (Scaffold(0.3, local_steps=2), {"controls": True}),
     ],
 )
 def test_local_steps_against_a_plain_program(method, options) -> None:
     mine = pep.worst_case(method, DEVICES, 2, 1.0, 0.5)
-    assert mine.upper == pytest.approx(local(DEVICES, 2, 2, 0.3, **options), rel=2e-5)
+    options = {"eta": 0.3} | options
+    assert mine.upper == pytest.approx(local(DEVICES, 2, 2, **options), rel=2e-5)
     assert (1 - 1e-3) * mine.upper <= mine.lower <= mine.upper
+
+
+def test_one_own_local_step_is_algorithm_1() -> None:
+    one = pep.worst_case(FedAvg("own"), DEVICES, 2, 1.0, 0.5)
+    assert one.upper == pytest.approx(pep.worst_case(OwnStep(Never()), DEVICES, 2, 1.0, 0.5).upper, rel=1e-9)
 
 
 def test_absent_devices_against_a_plain_program() -> None:

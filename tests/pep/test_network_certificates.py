@@ -107,6 +107,24 @@ def test_forgeries_are_refused(honest: dict, path: str, value) -> None:
         check_network.check(forge(honest, path, value))
 
 
+@pytest.mark.parametrize("text", ["0.5", "1e3", " 1", "1 ", "1_0", "+1", "1/0", "1/-2", "--1", "", "\u0661", 1, None])
+def test_numbers_are_written_in_one_way(text) -> None:
+    """What reads as another number elsewhere, or as none, is refused; Python's own Fraction takes most of these."""
+    with pytest.raises(ValueError, match=r"no exact number|must be a text"):
+        check_network.exact(text)
+    assert [check_network.exact(t) for t in ("-1/3", "2", "0", "4/02")] == [Fraction(-1, 3), 2, 0, 2]
+
+
+@pytest.mark.parametrize("name", ["Z", "a"])
+@pytest.mark.parametrize("change", [lambda rows: rows[:-1], lambda rows: [*rows, ["0"]], lambda rows: [*rows[:-1], []]])
+def test_multipliers_of_another_shape_are_named(honest: dict, name: str, change) -> None:
+    """Neither too few, which would fail somewhere inside, nor some that nobody looks at."""
+    forged = copy.deepcopy(honest)
+    forged["multipliers"][name][0] = change(forged["multipliers"][name][0])
+    with pytest.raises(ValueError, match=f"the shape of {name}"):
+        check_network.check(forged)
+
+
 def test_random_changes_of_the_method_are_refused_or_harmless(honest: dict) -> None:
     """A step doubled in one place is another method: the multipliers do not prove it."""
     refused = 0

@@ -7,9 +7,11 @@ import pytest
 
 from ownstep import pep
 from ownstep.methods import EXTRA, GD, NIDS, DecentralisedGD, GradientTracking, Mixing
+from ownstep.pep.networks.enclose import pose
+from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.spectral import parse_network
 from ownstep.plan import Devices
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
 from tests.pep import plain_network
 
 METHODS = {
@@ -82,6 +84,42 @@ def test_averages_do_not_depend_on_the_number_of_devices() -> None:
         assert bound.upper == pytest.approx(left_open.upper, rel=1e-7)
         assert bound.gap <= 1e-5
     assert left_open.gap <= 1e-5
+
+
+def test_extra_of_colla_and_hendrickx_does_not_depend_on_the_number_of_devices() -> None:
+    """Their EXTRA setting (15 rounds, eigenvalues within 0.5, L = 1, mu = 0.1): one program for 2, 10 and 100."""
+    posed = []
+    for n in (2, 10, 100):
+        options = (
+            EXTRA(0.25),
+            pep.repeated([1.0], 0.1, [n]),
+            15,
+            1.0,
+            np.inf,
+            "value_average",
+            pep.Spectral(-0.5, 0.5),
+        )
+        posed.append(pose(question(*options, pep.Start("mean", gradients=1.0), None, "rescale"))[0])
+    for other in posed[1:]:
+        assert other.blocks.sizes == posed[0].blocks.sizes
+        for name in ("heads", "target", "target_values"):
+            assert getattr(other, name) == pytest.approx(getattr(posed[0], name), abs=1e-12)
+        assert abs(other.interpolation.rows.blocks - posed[0].interpolation.rows.blocks).max() < 1e-12
+        assert other.mixings[0].bounded == pytest.approx(posed[0].mixings[0].bounded, abs=1e-12)
+
+
+def test_patience_and_effort() -> None:
+    """Without patience nothing is proved; without effort one matrix is tried, and the upper end is the same."""
+    network = pep.Spectral(-0.5, 0.5)
+    options = (DecentralisedGD("own", order="atc"), UNLIKE, 2, 1.0, 1.0, "distance")
+    whole, once = (pep.worst_case(*options, network=network, effort=effort) for effort in (1.0, 0.0))
+    assert once.upper == whole.upper
+    assert once.lower <= whole.lower
+    assert once.solves < whole.solves
+    with pytest.raises(OwnstepError, match="MaxTime"):
+        pep.worst_case(*options, network=network, patience=0.0)
+    with pytest.raises(InvalidInput, match="effort"):
+        pep.worst_case(*options, network=network, effort=-1.0)
 
 
 def test_the_worst_device_depends_on_the_number_of_devices() -> None:

@@ -69,3 +69,16 @@ def test_slopes_are_derivatives() -> None:
     ahead, behind = (problem.left(thin + h * move, values + h * lift)[chosen] for h in (1e-3, -1e-3))
     predicted = problem.slopes(thin, chosen) @ np.concatenate([move.T.ravel(), lift])
     np.testing.assert_allclose((ahead - behind) / 2e-3, predicted, rtol=1e-8, atol=1e-8)  # exact: they are quadratic
+
+
+def test_the_merit_rewards_a_larger_error_and_charges_the_worst_condition() -> None:
+    search = Search(Setting(trace(OwnStep(At(2)), DEVICES, 3), DEVICES, 1.0, 0.5, "value"))
+    gram = build(search.path, search.groups, 1.0, 0.5, evaluate_final=True, local_optima=True)
+    target = objective(gram, "value", True)
+    problem, rng = _Problem(gram, target, 1.0, 0.5), np.random.default_rng(0)
+    thin, values = rng.standard_normal((len(gram.columns), 2)), rng.standard_normal(len(gram.value_scale))
+    left = problem.left(thin, values)
+    error = np.trace(thin.T @ target.matrix @ thin) + target.values @ values
+    worst = max(left.max(), np.sum((problem.heads @ thin) ** 2, axis=1).max() - 1)
+    assert worst > 0
+    assert problem.merit(thin, values, left, 5.0) == pytest.approx(5 * worst - error)

@@ -68,6 +68,16 @@ def test_a_numpy_function_is_refused_too() -> None:
         trace(Clipped(), DEVICES, 2)
 
 
+@pytest.mark.parametrize("point", [3.0, None, {}, [], [1.0], "x"])
+def test_a_point_that_is_no_vector_is_named(point) -> None:
+    class Strange(GD):
+        def point(self, state):
+            return point
+
+    with pytest.raises(NotLinear, match=f"handing back {type(point).__name__}"):
+        trace(Strange(), DEVICES, 2)
+
+
 def test_stacks() -> None:
     rows = np.arange(6.0).reshape(3, 2)
     stack, mixing = Stack(rows), np.full((3, 3), 1 / 3)

@@ -46,6 +46,16 @@ def test_steps_of_any_length_are_told_apart(scale: str, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["upper"] == pytest.approx(0.7693982, rel=1e-6)
 
 
+@pytest.mark.parametrize(("r0", "rstar"), [(3e-4, 1e-5), (2e-5, 7e3), (5.0, math.inf), (40.0, 0.0), (1e8, 3e8)])
+def test_the_longer_radius_is_the_unit(r0: float, rstar: float) -> None:
+    """Otherwise the longer one would be up to 1e12 units long, and its square beyond what the solver resolves."""
+    devices = Devices(np.array([0.25, 0.75]), np.array([3e7, 1e9]), np.array([0.0, 2e5]))
+    setting, units = canonical(Setting(trace(OwnStep(At(1)), devices, 2), devices, r0, rstar, "value"))
+    longest = max(r for r in (setting.r0, setting.rstar) if math.isfinite(r))
+    assert 0.5 <= longest <= 2
+    assert (setting.r0 * units.length, setting.rstar * units.length) == (r0, rstar)
+
+
 def test_canonical_units_round_nothing() -> None:
     """A power of two there and back; mixes near one, and the same products of mix and coefficient."""
     devices = Devices(np.array([0.25, 0.75]), np.array([3e7, 1e9]), np.array([0.0, 2e5]))

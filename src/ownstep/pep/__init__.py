@@ -8,12 +8,14 @@ every number of rounds. May import from plan and methods.
 from ownstep.pep.bound import Bound, curve, worst_case
 from ownstep.pep.conditions.classes import METRICS, interpolation_gaps, repeated
 from ownstep.pep.design.tune import Tuned, rivals, tune
+from ownstep.pep.design.tune_networks import NETWORK_WHAT, TunedNetwork, tune_network
 from ownstep.pep.networks.enclose import NETWORK_METRICS, STARTS, Start
 from ownstep.pep.networks.network_bound import NetworkBound
 from ownstep.pep.networks.replay import NetworkInstance
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified
+from ownstep.pep.rates.neighbourhood import Neighbourhood, neighbourhood
 from ownstep.pep.rates.rate import Rate, rate
 from ownstep.pep.solve.instance import Instance, LocalLoss
 from ownstep.pep.solve.interpolant import Interpolant
@@ -22,6 +24,7 @@ from ownstep.pep.trace.symbolic import NotLinear
 __all__ = [
     "METRICS",
     "NETWORK_METRICS",
+    "NETWORK_WHAT",
     "STARTS",
     "Bound",
     "Certificate",
@@ -29,6 +32,7 @@ __all__ = [
     "Instance",
     "Interpolant",
     "LocalLoss",
+    "Neighbourhood",
     "NetworkBound",
     "NetworkInstance",
     "NotLinear",
@@ -36,11 +40,14 @@ __all__ = [
     "Spectral",
     "Start",
     "Tuned",
+    "TunedNetwork",
     "curve",
     "interpolation_gaps",
+    "neighbourhood",
     "rate",
     "repeated",
     "rivals",
     "tune",
+    "tune_network",
     "worst_case",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ownstep.methods.base import Method
 from ownstep.pep.conditions.classes import check
+from ownstep.pep.few_kinds import Few, enclose, on_line
 from ownstep.pep.proof.certificate import Certificate, Proof, certificate
 from ownstep.pep.proof.certify import Certified, Evidence, called, certify
 from ownstep.pep.search import Search
@@ -18,7 +19,7 @@ from ownstep.pep.solve.instance import Instance, carried
 from ownstep.pep.solve.parts import Candidate
 from ownstep.pep.trace.scales import tilt_moves
 from ownstep.pep.trace.symbolic import trace, works_locally
-from ownstep.pep.trace.units import Setting, canonical
+from ownstep.pep.trace.units import Setting, Units, canonical
 from ownstep.plan import Devices
 from ownstep.support.errors import InternalError, InvalidInput, OwnstepError
 
@@ -38,6 +39,7 @@ class Bound:
     metric, rounds, r0, rstar : what was asked.
     status : how it went, in words.
     solves, conditions, size, seconds : solver calls, interpolation conditions used, largest matrix, time taken.
+    kinds : how many kinds stand for the devices, where they are too many to be kept apart; None where they are.
     """
 
     lower: float
@@ -51,6 +53,7 @@ class Bound:
     conditions: int = 0
     size: int = 0
     seconds: float = 0.0
+    kinds: int | None = None
     hubs: tuple[int, ...] = field(default=(), repr=False)
     _evidence: Evidence | None = field(default=None, repr=False)
     _method: Method | None = field(default=None, repr=False)
@@ -97,6 +100,7 @@ class Bound:
             "solves",
             "conditions",
             "seconds",
+            "kinds",
         )
         return {name: getattr(self, name) for name in names}
 
@@ -117,49 +121,49 @@ def worst_case(
     start: Start | None = None,
     schedule: Any = None,
     missing: str = "rescale",
+    progress: Callable[[int, float], None] | None = None,
 ) -> Bound:
     """The largest error ``method`` can make in ``rounds`` rounds, over all functions of the devices' classes.
 
         max  metric(x^K)   over  f_i in F(mu_i, L_i),  ||x^0 - x*|| <= r0,  ||x_i* - x*|| <= rstar,
 
-    where x* minimises f = sum_i w_i f_i, x_i* minimises f_i, and x^K is what the method's own ``ask`` and ``tell`` make
-    of x^0. The dimension is free, which makes the answer exact (Taylor, Hendrickx and Glineur, 2017).
+    where x* minimises f = sum_i w_i f_i, x_i* minimises f_i, and x^K is what the method's ``ask`` and ``tell`` make of
+    x^0. The dimension is free, which makes the answer exact (Taylor, Hendrickx and Glineur, 2017).
 
     Parameters
     ----------
     method : any linear method of this library: OwnStep with At(k) or Never(), GD, Nesterov, HeavyBall, ...
-    devices : w_i, L_i and mu_i; devices that are alike cost nothing.
+    devices : w_i, L_i and mu_i; devices that are alike cost nothing. Many that all differ are enclosed by a few kinds
+        (:mod:`ownstep.pep.trace.kinds`): the ends then stay apart, and ``Bound.kinds`` says so.
     rounds : K.
     r0, rstar : R_0 and R_*; ``rstar`` may be 0 (all devices agree on x*) or ``math.inf``.
     metric : ``"value"``, ``"distance"`` or ``"gradient"``: see :data:`ownstep.pep.METRICS`.
     tolerance : relative width of the enclosure to stop at.
     symmetry : False keeps every device apart, for checking.
-    effort : how much work may go into narrowing the enclosure; 0 makes the first solve alone. It counts work, not
-        seconds: the answer is the same on a busy machine.
+    effort : work (not seconds) that may go into narrowing the enclosure; 0 makes the first solve alone.
     patience : seconds after which to end with what is proved, even within a solve; None waits.
-    network : a class of networks, :class:`ownstep.pep.Spectral`, for methods without a server: the worst case is taken
-        over all of them, and more metrics are there, :data:`ownstep.pep.NETWORK_METRICS`. One given matrix is the
-        method's own ``graph=Mixing(...)``.
+    network : a class of networks, :class:`ownstep.pep.Spectral`, for methods without a server: the worst case over all
+        of them, with :data:`ownstep.pep.NETWORK_METRICS`. One given matrix is the method's ``graph=Mixing(...)``.
     start : what else is known of the start, :class:`ownstep.pep.Start`.
     schedule : who takes part, one row of booleans per round, one column per device; ``missing`` says what is done about
-        the others, ``"rescale"`` or ``"drop"``.
+        the others, ``"rescale"`` or ``"drop"``. With ``Bernoulli(p)`` or ``Cohort(size)`` in its place the error is the
+        mean over all schedules of that rule, for few devices and rounds.
+    progress : called with the number of kinds and the width reached, where few kinds stand for many devices.
 
     Raises
     ------
     InvalidInput : for arguments out of range, or a method that is not linear; before anything is solved.
     OwnstepError : when the solver fails, or nothing is proved before patience ends.
     """
-    if network is not None or start is not None or schedule is not None or works_locally(method, devices):
-        from ownstep.pep.networks.network_bound import enclose, question
-
-        return enclose(
-            question(method, devices, rounds, r0, rstar, metric, network, start, schedule, missing), tolerance
-        )
-    check(rounds, r0, rstar, metric)
     check_effort(effort, patience)
-    path = trace(method, devices, int(rounds))
-    asked = Setting(path, devices, float(r0), float(rstar), metric)
-    return _enclose(method, asked, tolerance, effort, patience, symmetry=symmetry)
+    if network is not None or start is not None or schedule is not None or works_locally(method, devices):
+        from ownstep.pep.networks import network_bound as wide
+
+        asked = wide.question(method, devices, rounds, r0, rstar, metric, network, start, schedule, missing)
+        return wide.enclose(asked, tolerance, effort, patience)
+    check(rounds, r0, rstar, metric)
+    setting = Setting(trace(method, devices, int(rounds)), devices, float(r0), float(rstar), metric)
+    return _enclose(method, setting, tolerance, effort, patience, symmetry=symmetry, progress=progress)
 
 
 def curve(
@@ -209,6 +213,7 @@ def _enclose(
     hubs: tuple[int, ...] = (),
     *,
     symmetry: bool = True,
+    progress: Callable[[int, float], None] | None = None,
 ) -> Bound:
     """One worst case: in canonical units, and carried back."""
     setting, units = canonical(asked)
@@ -216,6 +221,9 @@ def _enclose(
     plain = (asked.metric, asked.path.rounds, asked.r0, asked.rstar)
     if search.local_optima and math.isinf(asked.rstar):
         return Bound(math.inf, math.inf, *plain, _without_radius(search))
+    on = on_line(search, effort) if symmetry else None
+    if on is not None:
+        return _few(method, asked, units, search, enclose(search, on, tolerance, effort, patience, progress=progress))
     search.prepare()
     if search.target.size == 0:
         return Bound(0.0, 0.0, *plain, "zero: the method reaches x* whatever the functions are")
@@ -241,6 +249,36 @@ def _enclose(
         _evidence=Evidence(called(method), asked, units, best.gram, best.rows, best.radii, proof, best.target.size),
         _method=method,
         _worst=search.worst,
+    )
+
+
+def _few(method: Method, asked: Setting, units: Units, search: Search, found: Few) -> Bound:
+    """A worst case by way of a few kinds, carried back."""
+    best, unit = found.upper, units.metric(asked.metric)
+    proof = best.proof
+    instance = "the lower end is an instance of these devices, checked in exact arithmetic"
+    status = (
+        f"{len(asked.devices)} different devices in {found.kinds} kinds: enclosed to a relative {found.gap:.1e}; the "
+        f"upper end holds for all devices between the kinds (the proof's slack is positive, {proof.slack:.1e} at "
+        f"least), {instance if found.worst is not None else 'the lower end is withdrawn'}. More effort narrows it"
+    )
+    evidence = (called(method), asked, units, best.gram, best.rows, best.radii, proof, best.target.size)
+    return Bound(
+        unit * found.lower,
+        unit * proof.bound,
+        asked.metric,
+        asked.path.rounds,
+        asked.r0,
+        asked.rstar,
+        status,
+        solves=found.solves,
+        conditions=len(best.rows.pairs),
+        size=len(best.gram.columns),
+        seconds=time.perf_counter() - search.began,
+        kinds=found.kinds,
+        _evidence=Evidence(*evidence, nodes=found.nodes),
+        _method=method,
+        _worst=found.worst,
     )
 
 

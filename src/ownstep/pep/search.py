@@ -16,6 +16,7 @@ from ownstep.pep.solve.polish import polish
 from ownstep.pep.solve.quadratic import worst_quadratic
 from ownstep.pep.solve.sdp import LARGE, Limits, Objective, Solution, blocks, limits, objective, solve
 from ownstep.pep.trace import symmetry as alike
+from ownstep.pep.trace.symmetry import Group
 from ownstep.pep.trace.units import Setting
 from ownstep.support.errors import OwnstepError
 from ownstep.support.memory import free_memory
@@ -90,14 +91,15 @@ class Search:
     ----------
     asked : the setting, in canonical units.
     symmetry : False keeps every device apart, for checking.
+    groups : the devices in groups, where the caller knows better (see :mod:`ownstep.pep.trace.kinds`).
     """
 
-    def __init__(self, asked: Setting, symmetry: bool = True) -> None:
+    def __init__(self, asked: Setting, symmetry: bool = True, groups: list[Group] | None = None) -> None:
         self.began = time.perf_counter()
         self.asked, self.path, self.devices = asked, asked.path, asked.devices
         apart = asked.rstar > 0 and len(self.devices) > 1  # one device: its minimiser is x*
         self.local_optima = apart and not alike.follows_weights(self.path, self.devices)
-        self.groups = alike.groups(self.path, self.devices, local_optima=self.local_optima, symmetry=symmetry)
+        self.groups = groups or alike.groups(self.path, self.devices, local_optima=self.local_optima, symmetry=symmetry)
         self.solves = 0
         self.best: Proved | None = None
         self.worst: Candidate | None = None

@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    certificate: Annotated[Path, typer.Argument(help="What --certify of ownstep pep or ownstep tune wrote.")],
+    certificate: Annotated[Path, typer.Argument(help="What --certify of ownstep pep, tune or rate wrote.")],
     L: Annotated[str | None, typer.Option("--L", help="Is it a proof for devices of this smoothness?")] = None,
     mu: Annotated[str, typer.Option(help="As for ownstep pep.")] = "0",
     weights: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
@@ -44,8 +44,8 @@ def check(
     With --L, and the other options of ownstep pep, it also writes down what those options state, from the method
     itself, and says whether the proof is of that: exit code 1 if not.
 
-    The checker is one file, src/ownstep/pep/proof/check.py (check_network.py beside it for networks and local steps),
-    and runs on its own too: python check.py out.json
+    The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json. Beside
+    it are check_network.py for networks and local steps, and check_rate.py for rates.
 
     Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """
@@ -61,7 +61,9 @@ def check(
         raise InvalidInput("to compare the proof with a setting, give its devices by --L")
     data, bound, words = _proved(certificate)
     if meant is not None and data["format"] != FORMAT:
-        raise OwnstepError("the proof is over networks or with local steps: read its statement, and leave out --L")
+        raise OwnstepError(
+            "the proof is over networks, with local steps or of a rate: read its statement, leave out --L"
+        )
     apart = None if meant is None else differences(data["statement"], meant)
     if as_json:
         told: dict[str, Any] = {"proved": True, "bound": str(bound), "upper": rounded_up(bound), "statement": words}
@@ -78,14 +80,18 @@ def check(
 def _proved(certificate: Path) -> tuple[Any, Fraction, str]:
     """The certificate, the bound that the checker of its format accepts, and what it states."""
     from ownstep.pep.networks.network_proof import describe_network
-    from ownstep.pep.proof import check_network
+    from ownstep.pep.proof import check_network, check_rate
     from ownstep.pep.proof.check import check as prove
     from ownstep.pep.proof.check import describe, read
+    from ownstep.pep.rates.rate_proof import describe_rate
 
     try:
         data = read(str(certificate))
-        if isinstance(data, dict) and data.get("format") == check_network.FORMAT:
+        form = data.get("format") if isinstance(data, dict) else None
+        if form == check_network.FORMAT:
             return data, check_network.check(data), describe_network(data)
+        if form == check_rate.FORMAT:
+            return data, check_rate.check(data), describe_rate(data)
         return data, prove(data), describe(data)
     except OSError as error:
         raise OwnstepError(f"cannot read {str(certificate)!r}: {error}") from error

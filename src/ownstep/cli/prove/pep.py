@@ -28,10 +28,10 @@ def register(app: typer.Typer) -> None:
 
 
 def pep(
-    L: Annotated[str, typer.Option("--L", help="Smoothness of each device, as 0.3333,3.")],
-    mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one a device.")] = "0",
+    L: Annotated[str, typer.Option("--L", help="Smoothness of each device, as 0.3333,3, or @file.")],
+    mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one per device, or @file.")] = "0",
     weights: Annotated[
-        str | None, typer.Option(help="Weight of each device, up to a factor; equal by default.")
+        str | None, typer.Option(help="Weight of each device, up to a factor, or @file; equal by default.")
     ] = None,
     count: Annotated[str | None, typer.Option(help="How many devices of each kind, as 500,500.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds K.")] = 10,
@@ -75,7 +75,7 @@ def pep(
     devices = read_devices(L, mu, weights, count)
     if method is not None or network is not None:
         refuse_with_method({"switch": switch, "momentum": momentum, "curve": curve or None})
-        asked = Asked(devices, rounds, r0, rstar, metric)
+        asked = Asked(devices, rounds, r0, rstar, metric, effort, patience)
         options = {"step": step, "order": order, "local_steps": local_steps}
         show_method(asked, method, network, options, certify, as_json)
         return
@@ -94,7 +94,11 @@ def pep(
     if curve and certify is not None:
         raise InvalidInput("--certify proves one worst case: leave out --curve")
     if not curve:
-        ours = worst_case(own, devices, rounds, r0, rstar, metric, effort=effort, patience=patience)
+        with Bar("kinds of devices", 20) as bar:
+            ours = worst_case(
+                own, devices, rounds, r0, rstar, metric, effort=effort, patience=patience,
+                progress=lambda kinds, width: bar.update(kinds, f"width {width:.1e}"),
+            )  # fmt: skip
         gd = worst_case(GD(), devices, rounds, r0, rstar, metric, effort=effort, patience=patience)
         proved = None if certify is None else ours.certify(certify)
         if as_json:
@@ -137,7 +141,7 @@ def read_method(switch: int | None, momentum: str | None) -> OwnStep:
 
 def _pair(ours: Bound, gd: Bound) -> dict[str, Any]:
     own: dict[str, Any] = {"lower": _plain(ours.lower), "upper": _plain(ours.upper), "gap": _plain(ours.gap)}
-    own |= {"status": ours.status, "seconds": ours.seconds}
+    own |= {"status": ours.status, "seconds": ours.seconds, "kinds": ours.kinds}
     return own | {"gd": {"lower": _plain(gd.lower), "upper": _plain(gd.upper)}, "ratio": _plain(_ratio(ours, gd))}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,6 +32,12 @@ def rate(
     switch: Annotated[str | None, typer.Option(help="never or at:0, the phases of own_step.")] = None,
     local_steps: Annotated[int | None, typer.Option(help="Local steps per round.")] = None,
     memory: Annotated[int, typer.Option(help="Rounds the Lyapunov function looks at; more can only help.")] = 1,
+    rstar: Annotated[
+        float | None, typer.Option(help="||x_i* - x*|| is at most this: how far from x* does the method end?")
+    ] = None,
+    certify: Annotated[
+        Path | None, typer.Option(help="Prove the rate in exact arithmetic, and write the certificate here.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """The smallest rho such that the distance to x* shrinks by rho in every round, for all functions of the classes.
@@ -45,8 +52,16 @@ def rate(
     chosen = named_method(method, options)
     spectral = None if network is None else parse_network(network)
     found = pep.rate(chosen, devices, network=spectral, memory=memory)
+    ball = None if rstar is None else pep.neighbourhood(chosen, devices, rstar, network=spectral, memory=memory)
+    proved = None if certify is None else found.certify(certify)
     if as_json:
-        emit({"method": method, "network": network, "devices": len(devices)} | found.to_dict())
+        told = {"method": method, "network": network, "devices": len(devices)} | found.to_dict()
+        told |= {} if ball is None else {"radius": ball.radius, "radius_lower": ball.lower, "rstar": rstar}
+        emit(told | ({} if proved is None else {"certified": proved.to_dict()}))
         return
     typer.echo(f"{method}: the distance shrinks by {found.rho:.7g} per round (on a quadratic by {found.lower:.7g})")
+    if ball is not None:
+        typer.echo(f"it ends within {ball.radius:.7g} of x* (an instance: {ball.lower:.7g})")
     console().print(found.status, style="dim")
+    if proved is not None:
+        typer.echo(f"certified: {proved.statement}\nwritten: {certify}")

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Json, Seed, console, emit
+from ownstep.cli.common import Json, Seed, console, write_report
+from ownstep.cli.prove.any_method import Asked
 from ownstep.cli.prove.pep import read_devices
+from ownstep.cli.prove.show_tuned import show_tuned, table, tell
 from ownstep.methods import Schedule
 from ownstep.support.errors import InvalidInput, OwnstepError
-from ownstep.support.files import write_atomically
 from ownstep.support.progress import Bar
 
 if TYPE_CHECKING:
@@ -38,10 +39,23 @@ def tune(
     rounds: Annotated[int, typer.Option(help="Rounds K.")] = 10,
     r0: Annotated[float, typer.Option(help="||x0 - x*|| is at most this.")] = 1.0,
     rstar: Annotated[float, typer.Option(help="||x_i* - x*|| is at most this.")] = 0.0,
-    metric: Annotated[str, typer.Option(help="value, distance or gradient.")] = "value",
+    metric: Annotated[
+        str, typer.Option(help="value, distance or gradient; with a network also distance_devices, ...")
+    ] = "value",
     what: Annotated[
-        str, typer.Option(help="switch, scales (and the switch), schedule (every round) or momentum (too).")
-    ] = "schedule",
+        str | None,
+        typer.Option(
+            help="switch, scales (and the switch), schedule (every round; the default) or momentum (too). With a "
+            "network: step, own (one per kind of device), mixing (a step and the weights; the default) or both."
+        ),
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option(help="For all networks with these eigenvalues, as spectral:-0.5:0.5; with --method.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="With --network: decentralised_gd, gradient_tracking, extra or nids.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="cta or atc, with --network.")] = None,
     common: Annotated[bool, typer.Option("--common", help="The same step on every device: grad f alone.")] = False,
     effort: Annotated[float, typer.Option(help="How much work may go into the search; seconds do not count.")] = 1.0,
     patience: Annotated[
@@ -71,12 +85,18 @@ def tune(
     for path in (certify, out):  # the search may take minutes, and what it found must have somewhere to go
         if path is not None and not path.absolute().parent.is_dir():
             raise InvalidInput(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+    if network is not None or method is not None:
+        if common:
+            raise InvalidInput("--common is for methods with a server: with --network, --what step is one step for all")
+        asked = Asked(devices, rounds, r0, rstar, metric)
+        show_tuned(asked, method, network, order, what or "mixing", (effort, patience), compare, certify, out, as_json)
+        return
     began = time.monotonic()
     with Bar("designing", max(int(patience), 1) if patience is not None and math.isfinite(patience) else 1) as bar:
         found = pep.tune(
             devices,
             *setting,
-            what,
+            what or "schedule",
             common=common,
             effort=effort,
             patience=patience,
@@ -85,21 +105,10 @@ def tune(
     report: dict[str, Any] = {"rounds": rounds, "r0": r0, "rstar": rstar, "metric": metric, "devices": len(devices)}
     report |= found.to_dict()
     if out is not None:
-        _write(report, out)
+        write_report(report, out)
     proved = None if certify is None else found.bound.certify(certify)
     rivals = _rivals(devices, setting) if compare else {}
-    report |= {"rivals": {name: {"lower": b.lower, "upper": b.upper} for name, b in rivals.items()}}
-    report |= {} if proved is None else {"certified": proved.to_dict()}
-    if out is not None:
-        _write(report, out)
-    if as_json:
-        emit(report)
-        return
-    _show(found, rivals)
-    if proved is not None:
-        typer.echo(f"certified: {proved}\nwritten: {certify}")
-    if out is not None:
-        typer.echo(f"written: {out}")
+    tell(report, rivals, proved, lambda: _show(found, rivals), certify, out, as_json)
 
 
 def read_schedule(path: Path) -> Schedule:
@@ -126,14 +135,6 @@ def _rivals(devices: Devices, setting: tuple[int, float, float, str]) -> dict[st
         return {}
 
 
-def _write(report: dict[str, Any], out: Path) -> None:
-    try:
-        with write_atomically(out) as file:
-            file.write((json.dumps(report, indent=1) + "\n").encode())
-    except OSError as error:
-        raise OwnstepError(f"cannot write to {str(out)!r}: {error}") from error
-
-
 def _show(found: Tuned, rivals: dict[str, Bound]) -> None:
     terminal = console()
     steps = Table("round", "scale of 1/L_i, by device", "momentum", box=None, header_style="bold")
@@ -142,11 +143,7 @@ def _show(found: Tuned, rivals: dict[str, Bound]) -> None:
         pair = found.method.momentum[k] if found.method.momentum else None
         steps.add_row(str(k), shown, "" if pair is None else f"{pair[0]:.4g}, {pair[1]:.4g}")
     terminal.print(steps)
-    table = Table("method", "worst case", "over the design's", box=None, header_style="bold")
-    table.add_row(f"designed ({found.what})", f"{found.bound.upper:.7g}", "1")
-    for name, bound in sorted(rivals.items(), key=lambda item: item[1].upper):
-        table.add_row(name, f"{bound.upper:.7g}", f"{bound.upper / found.bound.upper:.4g}")
-    terminal.print(table)
+    terminal.print(table("method", found, rivals))
     terminal.print(
         f"best of {len(found.starts)} starts: {found.start}; {found.stopped}; {found.solves} solves, "
         f"{found.seconds:.0f} s; the worst case is enclosed to a relative {found.bound.gap:.1e}",

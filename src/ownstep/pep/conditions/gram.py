@@ -126,6 +126,8 @@ def build(
         else:
             mix = np.array([g.mix[k] for g in groups]) if trace.shared else np.asarray(trace.mixes[k])
             atoms[fresh] = mix @ np.array(gradients)
+            for c, g in enumerate(groups):
+                atoms[fresh] += 0.0 if g.pull is None else (g.pull[k] - g.mix[k] * g.mu) * x[c, k + 1]
             fresh += 1
     own = labels + 1
     for c, group in enumerate(groups):
@@ -133,7 +135,7 @@ def build(
             x[c, own] = -tilts[c] / group.mu
         elif local_optima:
             x[c, own, columns.z(c)] = 1.0
-            v[c, own] = -tilts[c] - group.mu * x[c, own]
+            v[c, own] = -tilts[c] - group.mu_own * x[c, own]
     points = np.stack([p @ atoms for p in trace.points])
     sizes = expected_sizes(trace, groups, r0, rstar if local_optima else 0.0, evaluate_final=evaluate_final)
     names, scale = columns.names, columns.scales(groups, sizes, r0, rstar)
@@ -288,6 +290,6 @@ def _differences(group: Group, slopes: Array, rstar: float) -> tuple[Array, Arra
         return x, v, np.array([group.mu * rstar])
     v[1 : labels + 1, :labels] = np.eye(labels)
     x[-1, s + 1] = 1.0
-    v[-1] = -np.eye(width)[s] - group.mu * x[-1]
+    v[-1] = -np.eye(width)[s] - group.mu_own * x[-1]
     curvature = group.L - group.mu
     return x, v, np.array([*slopes, math.sqrt(group.L * curvature) * rstar, rstar])

@@ -9,13 +9,14 @@ with H_j the bounds on the start (divided by their right sides), M_r the interpo
 spectral conditions. Then metric <= sum_j tau_j for every instance. The solver's answer is repaired and S computed
 afresh; only if every S and every Z is positive definite is there a bound.
 
-The program is solved twice. The first answer tells how large every vector gets in the worst case; the second solve
-measures each in that unit, so that small ones keep their digits.
+The program is solved twice. The first answer tells how large every vector gets; the second solve measures each in that
+unit, so that small ones keep their digits.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,15 +36,17 @@ ATTEMPTS = ((1e-4, 1e-9), (1e-2, 1e-9), (1e-3, 1e-8), (1e-2, 1e-8), (1e-1, 1e-7)
 """(Smallest change of a column's unit over the largest, how far inside their cones multipliers are asked to be); the
 next one is tried where a proof came out short."""
 
-
 MANY = 260
 """Interpolation conditions up to which all are used at once."""
 
-MOST_SOLVES = 3
-"""Times to come back for broken conditions at most; a bound with some left out is a bound, only a little larger."""
+MANY_INSIDE = 600
+"""The same for an instance, whose matrix is given: its program is smaller, and a condition left out can refute it."""
 
-BROKEN = 1e-6
-"""A condition counts as broken from here on, relative to the largest value."""
+MOST_SOLVES = 3
+"""Times to come back for broken conditions; a bound with some left out is a bound, only a little larger."""
+
+BROKEN, ROUGHLY_BROKEN = 1e-6, 1e-4
+"""A condition counts as broken from here on, relative to the largest value; in a rough answer from the second on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,42 +160,57 @@ class _Scaled:
         return Multipliers(self.size * heads, self.size * conditions / self.row_size, tuple(out), tuple(loose))
 
 
-def prove(program: Program, tolerance: float = 1e-9, *, inside: float | None = None) -> Proof:
+def prove(
+    program: Program, tolerance: float = 1e-9, *, inside: float | None = None, deadline: float = math.inf,
+    likely: NDArray[np.bool_] | None = None, enough: float = 0.0,
+) -> Proof:  # fmt: skip
     """Solve the program and check the answer; long programs begin with few conditions and add those that are broken.
 
     Parameters
     ----------
     inside : how far inside its conditions to look for an instance; its answer is handed back, proved or not.
+    deadline : when to end with what is proved, even within a solve; in seconds of ``time.monotonic``.
+    likely, enough : where there are many conditions, some to begin with, and a bound that needs no more of them.
 
     Raises
     ------
     OwnstepError : when the solver fails, or proves nothing.
     """
     every = program.interpolation
-    if len(every.pairs) <= MANY:
-        return _prove(program, tolerance, inside)
-    chosen, solves = _core(every), 0
+    if len(every.pairs) <= (MANY if inside is None else MANY_INSIDE):
+        return _prove(program, tolerance, inside, deadline)
+    chosen = _core(every) if likely is None else _core(every) | likely
+    first = replace(program, interpolation=_part(every, chosen))
+    rough, solves = _rough(first, deadline), 1
+    grams, values = _full(first, *rough), rough[1].values * rough[0].value_units
+    chosen[_broken(every, chosen, grams, values, ROUGHLY_BROKEN)] = True
     best: tuple[Proof, NDArray[np.bool_]] | None = None
     for _ in range(MOST_SOLVES):
+        part = replace(program, interpolation=_part(every, chosen))
         try:
-            proof = _prove(replace(program, interpolation=_part(every, chosen)), tolerance, inside)
+            proof = _prove(part, tolerance, inside, deadline, rough)
         except OwnstepError:
-            if best is None:
-                raise
-            break  # a larger program that fails takes nothing away from the bound already proved
+            if best is not None:
+                break  # a larger program that fails takes nothing away from the bound already proved
+            proof = _prove(part, tolerance, inside, deadline)
         best, solves = (proof, chosen.copy()), solves + proof.solves
-        excess = every.rows.blocks @ np.concatenate([pack(g) for g in proof.grams]) + every.rows.values @ proof.values
-        broken = np.where(chosen, 0.0, excess)
-        worst = np.argsort(-broken)[: len(chosen) // 5]
-        worst = worst[broken[worst] > BROKEN * float(np.abs(proof.values).max(initial=0))]
-        if not len(worst):
-            break
+        worst = _broken(every, chosen, list(proof.grams), proof.values, BROKEN)
         chosen[worst] = True
+        if not len(worst) or proof.bound <= enough:
+            break
     assert best is not None
     proof, used = best
     conditions = np.zeros(len(every.pairs))
     conditions[used] = proof.multipliers.conditions
     return replace(proof, multipliers=replace(proof.multipliers, conditions=conditions), solves=solves)
+
+
+def _broken(every: Interpolation, chosen: NDArray[np.bool_], grams: list[Array], values: Array, least: float) -> Any:
+    """The conditions that were left out and are broken most."""
+    excess = every.rows.blocks @ np.concatenate([pack(g) for g in grams]) + every.rows.values @ values
+    broken = np.where(chosen, 0.0, excess)
+    worst = np.argsort(-broken)[: len(chosen) // 5]
+    return np.asarray(worst[broken[worst] > least * float(np.abs(values).max(initial=0))])
 
 
 def _core(every: Interpolation) -> NDArray[np.bool_]:
@@ -209,16 +227,24 @@ def _part(every: Interpolation, chosen: NDArray[np.bool_]) -> Interpolation:
     return Interpolation(every.names, every.pairs[index], every.value, rows)
 
 
-def _prove(program: Program, tolerance: float, inside: float | None) -> Proof:
-    """One program, with all the conditions it has."""
+def _rough(program: Program, deadline: float) -> tuple[_Scaled, _Found]:
+    """A first answer, which tells how large every vector gets."""
     count = program.interpolation.count
     scaled = _Scaled(program, program.blocks.units, np.full(count, program.value_unit))
-    rough = _solve(scaled, 1e-7, 1e-4)
-    failure = ""
+    return scaled, _solve(scaled, 1e-7, 1e-4, deadline)
+
+
+def _prove(
+    program: Program, tolerance: float, inside: float | None, deadline: float,
+    known: tuple[_Scaled, _Found] | None = None,
+) -> Proof:  # fmt: skip
+    """One program, with all the conditions it has; ``known`` is a first answer that will do for it."""
+    scaled, rough = known or _rough(program, deadline)
+    failure, before = "", int(known is None)
     for attempt, (smallest, margin) in enumerate(ATTEMPTS if inside is None else [(ATTEMPTS[0][0], inside)]):
         finer = _Scaled(program, *_sizes(program, scaled, rough, smallest))
         try:
-            found = _solve(finer, margin, max(tolerance, margin / 10))
+            found = _solve(finer, margin, max(tolerance, margin / 10), deadline)
         except OwnstepError as error:
             failure = str(error)
             continue
@@ -232,10 +258,10 @@ def _prove(program: Program, tolerance: float, inside: float | None) -> Proof:
                 float(multipliers.heads.sum()),
                 multipliers,
                 slack,
-                tuple(_full(program, finer, found.grams)),
+                tuple(_full(program, finer, found)),
                 found.values * finer.value_units,
                 found.status,
-                attempt + 2,
+                attempt + 1 + before,
             )
         failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {slack:.2g}"
     raise OwnstepError(f"the semidefinite solver failed: {failure}")
@@ -249,7 +275,7 @@ class _Found:
     status: str
 
 
-def _solve(scaled: _Scaled, margin: float, tolerance: float) -> _Found:
+def _solve(scaled: _Scaled, margin: float, tolerance: float, deadline: float) -> _Found:
     heads, count = len(scaled.heads), scaled.conditions.shape[0]
     steps = [mix.steps for mix in scaled.program.mixings]
     variables = heads + count + sum(triangle(t) for t in steps) + sum(triangle(t - 1) for t in steps)
@@ -286,6 +312,7 @@ def _solve(scaled: _Scaled, margin: float, tolerance: float) -> _Found:
     matrix = sp.csc_matrix(sp.vstack(parts))
     matrix.sort_indices()
     settings = quiet(tolerance)
+    settings.time_limit = max(deadline - time.monotonic(), 0.0)
     settings.direct_solve_method = "faer"  # these systems are dense: it is several times faster than the default
     empty = sp.csc_matrix((variables, variables))
     answer = clarabel.DefaultSolver(empty, cost, matrix, np.concatenate(right), cones, settings).solve()
@@ -356,10 +383,10 @@ def _slacks(scaled: _Scaled, heads: Array, conditions: Array, matrices: list[Arr
     return found
 
 
-def _full(program: Program, scaled: _Scaled, grams: list[Array]) -> list[Array]:
+def _full(program: Program, scaled: _Scaled, found: _Found) -> list[Array]:
     """The solver's Gram blocks in the program's units, with the columns that were left out."""
     out = []
-    for n, keep, unit, gram in zip(program.blocks.sizes, scaled.kept, scaled.units, grams, strict=True):
+    for n, keep, unit, gram in zip(program.blocks.sizes, scaled.kept, scaled.units, found.grams, strict=True):
         full = np.zeros((n, n))
         full[np.ix_(keep, keep)] = gram * np.outer(unit, unit)
         out.append(full)
@@ -367,6 +394,6 @@ def _full(program: Program, scaled: _Scaled, grams: list[Array]) -> list[Array]:
 
 
 def _largest(rows: sp.csr_array) -> Array:
-    if not rows.shape[1] or not rows.shape[0]:
+    if not all(rows.shape):
         return np.zeros(rows.shape[0])
     return np.asarray(abs(rows).max(axis=1).toarray()).ravel()

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.methods.base import Method
-from ownstep.pep.networks.dual import Program, Proof, prove
+from ownstep.pep.networks.dual import MANY, Program, Proof, prove
 from ownstep.pep.networks.follow import Evaluation, Path, by_kind, follow
 from ownstep.pep.networks.program import Blocks, Form, combine, interpolate, mixings, triples
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Kinds, Shared
 from ownstep.plan import Devices
-from ownstep.support.errors import InvalidInput, unknown_name
+from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 
 Array = NDArray[np.float64]
 
@@ -78,11 +79,17 @@ class Question:
     start: Start = Start()
     schedule: NDArray[np.bool_] | None = None
     missing: str | None = None
+    chance: Bernoulli | Cohort | None = None
 
     @property
     def tilted(self) -> bool:
         """May the devices' gradients at x* differ?"""
         return len(self.devices) > 1 or (self.network is not None and self.network.any_number)
+
+    @property
+    def length(self) -> float:
+        """How large vectors are, before anything is known: the larger of the radii that bound them."""
+        return max(self.r0, self.rstar if self.own else 0.0)
 
     @property
     def own(self) -> bool:
@@ -106,7 +113,7 @@ def check_question(asked: Question) -> None:
             "rstar=inf bounds nothing that keeps the devices' losses together: give a finite rstar, or "
             "start=Start(gradients=...) or Start(trackers=...)"
         )
-    if asked.schedule is not None and network is not None:
+    if (asked.schedule is not None or asked.chance is not None) and network is not None:
         raise InvalidInput("absent devices change the mixing matrix: a schedule is for methods with a server")
 
 
@@ -137,7 +144,7 @@ def pose(asked: Question, factor: float | None = None, marked: int | None = None
         apart=asked.start.points != "same",
         tilted=tilted,
         own=tilted and asked.own,
-        length=asked.r0,
+        length=asked.length,
         schedule=asked.schedule,
         missing=asked.missing,
     )
@@ -147,7 +154,7 @@ def pose(asked: Question, factor: float | None = None, marked: int | None = None
     blocks = Blocks(path.frame)
     names, found = triples(blocks, path.follower.evaluations, path.own, path.tilt)
     inter = interpolate(blocks, names, found)
-    heads, head_names = _heads(asked, path, blocks)
+    heads, head_names = heads_of(asked, path, blocks)
     target, target_values = _target(asked, path, blocks, inter.value, final, judged)
     lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
     program = Program(
@@ -158,7 +165,7 @@ def pose(asked: Question, factor: float | None = None, marked: int | None = None
         head_names,
         blocks.packed([target])[0],
         target_values,
-        path.follower.slope * asked.r0,
+        path.follower.slope * asked.length,
     )
     return program, path
 
@@ -180,7 +187,7 @@ def _judged(asked: Question, path: Path, marked: int | None) -> tuple[Evaluation
     return path.follower.evaluations[-1], point
 
 
-def _heads(asked: Question, path: Path, blocks: Blocks) -> tuple[list[Form], tuple[str, ...]]:
+def heads_of(asked: Question, path: Path, blocks: Blocks) -> tuple[list[Form], tuple[str, ...]]:
     """The bounds on the start, each divided by its right side."""
     kinds, heads, names = blocks.kinds, [], []
 
@@ -238,6 +245,10 @@ def _target(
     return combine([blocks.square(point)], [float(kinds.weights @ kinds.mu) / 2]), values
 
 
+USED, NEAR = 1e-5, 5e-6
+"""A multiplier counts from here on, relative to the largest; a bound so little above a worst case found is enough."""
+
+
 @dataclass(frozen=True, eq=False)
 class Upper:
     """A proved upper end, with what it was proved from."""
@@ -248,18 +259,49 @@ class Upper:
     marked: int | None
 
 
-def upper(asked: Question, factor: float | None = None, *, inside: float | None = None) -> Upper:
+def upper(
+    asked: Question, factor: float | None = None, *, inside: float | None = None, deadline: float = math.inf
+) -> Upper:
     """The proved worst case; for the worst device, the largest over the devices that differ.
 
     With ``factor``, that of one matrix; with ``inside`` an answer that is good enough to look for an instance.
     """
+    if asked.chance is not None:
+        from ownstep.pep.networks.chance import pose_mean
+
+        program, path = pose_mean(asked)
+        return Upper(prove(program, inside=inside, deadline=deadline), program, path, None)
     if not asked.metric.endswith("_worst"):
         program, path = pose(asked, factor)
-        return Upper(prove(program, inside=inside), program, path, None)
+        likely, worst = ends(asked, program, deadline) if factor is None and inside is None else (None, 0.0)
+        proof = prove(program, inside=inside, deadline=deadline, likely=likely, enough=(1 + NEAR) * worst)
+        return Upper(proof, program, path, None)
     kinds = Kinds.of(asked.devices, None if asked.schedule is None else asked.schedule.T.astype(float))
     found = []
     for c in range(len(kinds)):
         marked = int(np.argmax(kinds.index == c))
         program, path = pose(asked, factor, marked)
-        found.append(Upper(prove(program, inside=inside), program, path, marked))
+        found.append(Upper(prove(program, inside=inside, deadline=deadline), program, path, marked))
     return max(found, key=lambda one: one.proof.bound)
+
+
+def ends(asked: Question, program: Program, deadline: float) -> tuple[NDArray[np.bool_] | None, float]:
+    """Of a long program: the conditions that matter on the matrices at both ends of the spectrum, and the worst there.
+
+    The worst matrix is mostly one of these, and with the matrix given a program is small.
+    """
+    network, pairs = asked.network, program.interpolation.pairs
+    if network is None or network.lo == network.hi or len(pairs) <= MANY:
+        return None, 0.0
+    matter, worst = np.zeros(len(pairs), bool), 0.0
+    for factor in (network.lo, network.hi):
+        try:
+            given = pose(asked, factor)[0]
+            found = prove(given, inside=1e-8, deadline=deadline)
+        except OwnstepError:
+            continue
+        if np.array_equal(given.interpolation.pairs, pairs):
+            used = found.multipliers.conditions
+            matter |= used > USED * used.max(initial=0)
+            worst = max(worst, found.bound)
+    return matter, worst

@@ -15,7 +15,7 @@ from ownstep.methods.gossip.peers import Peers
 from ownstep.methods.local_work import LocalWork
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Agents, AnyMixing, Averaging, Frame, Kinds, Shared
-from ownstep.pep.trace.symbolic import LossValue, NotLinear, _explain
+from ownstep.pep.trace.symbolic import LossValue, NotLinear, explain
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -187,9 +187,9 @@ def follow(
             points.append(_point(method, state))
             stacks.append(_stack(method, state))
     except NotLinear as error:
-        raise NotLinear(_explain(method, str(error))) from None
+        raise NotLinear(explain(method, str(error))) from None
     except TypeError as error:
-        raise NotLinear(_explain(method, f"what it does to vectors ({error}) is not linear")) from error
+        raise NotLinear(explain(method, f"what it does to vectors ({error}) is not linear")) from error
     if apart and stacks[0] is None:
         raise InvalidInput(f"{type(method).__name__} has one point for all devices: they cannot start apart")
     first = start if apart else start.spread()
@@ -204,7 +204,10 @@ def on_any_network(method: Method, network: Spectral, matrix: Averaging | Array,
     usual = type(method).__dataclass_fields__["graph"].default
     if method.graph is not usual and method.graph != usual:
         raise InvalidInput(f"a network and graph={method.graph!r} are both given: leave one of them out")
-    return replace(method, graph=AnyMixing(network, matrix, devices))
+    step = method.step
+    if isinstance(step, tuple) and devices == 2 * len(step):
+        step = 2 * step  # an instance for any number of devices has every device twice
+    return replace(method, graph=AnyMixing(network, matrix, devices), step=step)
 
 
 def check_schedule(schedule: Any, rounds: int, devices: int, missing: str) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.methods.base import Method
 from ownstep.pep.bound import Bound
 from ownstep.pep.conditions.classes import check
+from ownstep.pep.networks.chance import check_chance
 from ownstep.pep.networks.enclose import NETWORK_METRICS, Question, Start, Upper, check_question, upper
 from ownstep.pep.networks.follow import check_schedule
 from ownstep.pep.networks.replay import NetworkInstance, replay
@@ -75,7 +78,11 @@ def question(
     if metric not in NETWORK_METRICS:
         raise unknown_name("metric", metric, NETWORK_METRICS)
     check(rounds, r0, rstar, "value")
-    table = None if schedule is None else check_schedule(schedule, int(rounds), len(devices), missing)
+    chance, table = None, None
+    if isinstance(schedule, Bernoulli | Cohort):
+        chance = check_chance(schedule, len(devices), int(rounds), metric)
+    elif schedule is not None:
+        table = check_schedule(schedule, int(rounds), len(devices), missing)
     asked = Question(
         method,
         devices,
@@ -86,25 +93,28 @@ def question(
         network,
         start or Start(),
         table,
-        None if table is None else missing,
+        chance.missing if chance is not None else None if table is None else missing,
+        chance,
     )
     check_question(asked)
     return asked
 
 
-def enclose(asked: Question, tolerance: float = 1e-5) -> NetworkBound:
-    """The worst case of a question, enclosed."""
+def enclose(
+    asked: Question, tolerance: float = 1e-5, effort: float = 1.0, patience: float | None = None
+) -> NetworkBound:
+    """The worst case of a question, enclosed; ``effort`` counts the matrices to look for an instance with, 5 for 1."""
     began = time.perf_counter()
-    found = upper(asked)
+    deadline = math.inf if patience is None else time.monotonic() + patience
+    found = upper(asked, deadline=deadline)
     best: NetworkInstance | None = None
     where: float | None = None
     solves = found.proof.solves
-    for factor in factors(asked):
-        tried = _inside(asked, factor) or (found if factor is None else None)
-        if tried is None:
+    for factor in factors(asked)[: max(1, round(5 * effort))]:
+        instance, tries = _instance(asked, factor, deadline, found)
+        solves += tries
+        if instance is None:
             continue
-        solves += tried.proof.solves
-        instance = replay(asked, tried, factor)
         if best is None or instance.error > best.error:
             best, where = instance, factor
         if best.error >= (1 - tolerance) * found.proof.bound:
@@ -113,12 +123,18 @@ def enclose(asked: Question, tolerance: float = 1e-5) -> NetworkBound:
     bound = found.proof.bound
     gap = (bound - lower) / bound if bound > 0 else 0.0
     words = f"enclosed to a relative {gap:.1e}"
-    if asked.network is not None and where is not None:
+    if best is not None and best.exact:
+        words += "; the instance is checked in exact arithmetic"
+        if not lower and bound > 0:
+            words = "the lower end is withdrawn: no instance found survives exact arithmetic; the upper end stands"
+    if asked.network is not None and where is not None and lower:
         words += f"; the lower end is reached with W = a I + (1 - a) 11'/N, a = {where:g}"
         if gap > tolerance:
             words += "; the conditions on W are necessary ones, so the upper end may be above the true worst case"
         if asked.network.any_number:
             words += "; the same for every number of devices of which each kind has two or more"
+    if asked.chance is not None:
+        words += f"; the mean over all schedules of {asked.chance!r}"
     words += f"; solver: {found.proof.status}; the proof's slack is positive ({found.proof.slack:.1e} at least)"
     return NetworkBound(
         lower=lower,
@@ -139,14 +155,24 @@ def enclose(asked: Question, tolerance: float = 1e-5) -> NetworkBound:
     )
 
 
-def _inside(asked: Question, factor: float | None) -> Upper | None:
-    """An answer to look for an instance in; None where the solver finds none."""
+def _instance(
+    asked: Question, factor: float | None, deadline: float, found: Upper
+) -> tuple[NetworkInstance | None, int]:
+    """An instance on one matrix, and the solves it took; the next margin is tried where exact numbers refute one."""
+    solves, tried, first = 0, [], None
     for margin in INSIDE:
         try:
-            return upper(asked, factor, inside=margin)
+            tried.append(upper(asked, factor, inside=margin, deadline=deadline))
         except OwnstepError:
             continue
-    return None
+        solves += tried[-1].proof.solves
+        instance = replay(asked, tried[-1], factor)
+        first = first or instance
+        if instance.error > 0 or not instance.exact:
+            return instance, solves
+    if not tried and factor is None:
+        first = replay(asked, found, factor)
+    return first, solves
 
 
 def factors(asked: Question) -> list[float | None]:

@@ -44,21 +44,27 @@ def certify_network(asked: Question, found: Upper, lower: float, path: str | Pat
     """
     if asked.metric.endswith("_worst"):
         raise OwnstepError("the worst device has no rational certificate: each device would need one of its own")
-    if asked.schedule is not None:
+    if asked.schedule is not None or asked.chance is not None:
         raise OwnstepError("worst cases with absent devices have no rational certificate")
     certificate = _exact(asked, found)
     try:
         bound = check(certificate)
     except ValueError as why:
         raise OwnstepError(f"the bound does not survive exact arithmetic: {why}") from None
-    target = None if path is None else Path(path)
-    if target is not None:
-        try:
-            with write_atomically(target) as file:
-                file.write((json.dumps(certificate, indent=1) + "\n").encode())
-        except OSError as error:
-            raise OwnstepError(f"cannot write the certificate to {str(target)!r}: {error}") from error
-    return Certified(lower, bound, certificate, target)
+    return Certified(lower, bound, certificate, write_certificate(certificate, path), describe_network(certificate))
+
+
+def write_certificate(certificate: dict[str, Any], path: str | Path | None) -> Path | None:
+    """Write a certificate as json, all of it or nothing; without a path there is nothing to do."""
+    if path is None:
+        return None
+    target = Path(path)
+    try:
+        with write_atomically(target) as file:
+            file.write((json.dumps(certificate, indent=1) + "\n").encode())
+    except OSError as error:
+        raise OwnstepError(f"cannot write the certificate to {str(target)!r}: {error}") from error
+    return target
 
 
 def describe_network(certificate: dict[str, Any]) -> str:
@@ -141,16 +147,16 @@ def _statement(asked: Question, found: Upper) -> dict[str, Any]:
     """Devices by kind, and the method as what its devices do, over atoms."""
     kinds, network, start = found.program.blocks.kinds, asked.network, asked.start
     count = len(kinds)
-    raw = Kinds(kinds.index, kinds.counts, kinds.weight, np.zeros(count), np.ones(count), np.ones(count, bool))
+    raw = raw_kinds(kinds)
     factor = network.hi if network is not None and network.lo == network.hi else None
     apart_at_first = start.points != "same"
     options: Any = {"network": network, "factor": factor, "apart": apart_at_first, "raw": True}
     path = follow(asked.method, asked.devices, raw, asked.rounds, **options)
     steps: list[tuple[int, str, Any, int, Agents]] = []
     for e in path.evaluations:
-        steps.append((_first(e.v), "gradient", e.x, 0, e.v))
+        steps.append((first_column(e.v), "gradient", e.x, 0, e.v))
     for group, x, y in path.steps:
-        steps.append((_first(y), "mix", x, group, y))
+        steps.append((first_column(y), "mix", x, group, y))
     steps.sort(key=lambda step: step[0])
     if sum(step[1] == "mix" for step in steps) != len(found.path.steps):
         raise OwnstepError("this method has no rational certificate: its averages are known in part")
@@ -165,23 +171,16 @@ def _statement(asked: Question, found: Upper) -> dict[str, Any]:
         for c in range(count):
             columns[int(np.argmax(np.abs(stack.mean_rows[c])))] = (atom, c)
     shifts = [1.0]
-    write = _Writer(count, columns, apart, shifts)
+    write = Writer(count, columns, apart, shifts)
     written = []
     for _, do, x, group, _ in steps:
         of, move = write(x)
         written.append({"do": do, "of": of, "group": group})
         shifts.append(0.0 if do == "gradient" else move)
-    devices: list[dict[str, Any]] = []
-    for c in range(count):
-        numbers = {"weight": kinds.weight[c], "mu": kinds.mu[c], "L": kinds.L[c]}
-        texts = {name: str(rational(float(value))) for name, value in numbers.items()}
-        devices.append({"count": int(kinds.counts[c])} | texts)
-    others = sum((d["count"] * Fraction(d["weight"]) for d in devices[1:]), Fraction(0))
-    devices[0]["weight"] = str((1 - others) / devices[0]["count"])
     ends = {"lo": str(rational(network.lo)), "hi": str(rational(network.hi))} if network is not None else None
     held = path.stacks[-1]
     return {
-        "devices": devices,
+        "devices": written_devices(kinds),
         "any_number": network is not None and network.any_number,
         "network": ends,
         "start": {
@@ -198,11 +197,30 @@ def _statement(asked: Question, found: Upper) -> dict[str, Any]:
     }
 
 
-def _first(x: Agents) -> int:
+def written_devices(kinds: Kinds) -> list[dict[str, Any]]:
+    """The devices of a statement, their weights summing to one exactly."""
+    devices: list[dict[str, Any]] = []
+    for c in range(len(kinds)):
+        numbers = {"weight": kinds.weight[c], "mu": kinds.mu[c], "L": kinds.L[c]}
+        texts = {name: str(rational(float(value))) for name, value in numbers.items()}
+        devices.append({"count": int(kinds.counts[c])} | texts)
+    others = sum((d["count"] * Fraction(d["weight"]) for d in devices[1:]), Fraction(0))
+    devices[0]["weight"] = str((1 - others) / devices[0]["count"])
+    return devices
+
+
+def raw_kinds(kinds: Kinds) -> Kinds:
+    """The same devices with gradients of which nothing is known, every kind with members that may differ."""
+    count = len(kinds)
+    return Kinds(kinds.index, kinds.counts, kinds.weight, np.zeros(count), np.ones(count), np.ones(count, bool))
+
+
+def first_column(x: Agents) -> int:
+    """The column that a new stack of vectors brought with it."""
     return int(np.argmax(np.abs(x.mean_rows[0])))
 
 
-class _Writer:
+class Writer:
     """Writes vectors of the devices as numbers times own atoms and times means of kinds.
 
     Parameters

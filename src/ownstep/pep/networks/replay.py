@@ -7,14 +7,16 @@ error is a lower end of the worst case that owes nothing to the solver.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.pep.networks.chance import mean_error
 from ownstep.pep.networks.enclose import Question, Upper
-from ownstep.pep.networks.follow import answer, on_any_network
+from ownstep.pep.networks.exact_replay import Data, exact_error
+from ownstep.pep.networks.follow import Evaluation, answer, on_any_network
 from ownstep.pep.networks.symbols import Agents
 from ownstep.pep.solve.interpolant import Interpolant
 from ownstep.plan import Devices
@@ -33,6 +35,7 @@ class NetworkInstance:
     x0 : the devices' starts, one row each.
     W : the mixing matrix, or None.
     scale : t; the instance proper is t^2 f_i(x / t) from t x^0, so that it meets every bound on the start.
+    exact : the error is that of a run in exact numbers, see :mod:`ownstep.pep.networks.exact_replay`.
     """
 
     error: float
@@ -43,6 +46,8 @@ class NetworkInstance:
     W: Array | None = field(repr=False)
     devices: Devices = field(repr=False)
     scale: float = 1.0
+    exact: bool = False
+    data: Data | None = field(default=None, repr=False)
 
     def gradients(self, x: Array) -> Array:
         """Every device's gradient, at one point or at one row per device; devices that are alike are asked once."""
@@ -58,22 +63,18 @@ class NetworkInstance:
 
 
 def replay(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
-    """Recover functions from the solver's Gram blocks, and run the method on them."""
-    instance = _recover(asked, found, factor)
-    error = _run(asked, instance, found.marked)
-    return NetworkInstance(
-        error * instance.scale**2,
-        instance.losses,
-        instance.tilts,
-        instance.of,
-        instance.x0,
-        instance.W,
-        instance.devices,
-        instance.scale,
-    )
+    """Recover functions from the solver's Gram blocks, and run the method on them; in exact numbers where it can be."""
+    instance = recover(asked, found, factor)
+    assert instance.data is not None
+    exact = exact_error(asked, instance, instance.data, found.marked)
+    if exact is not None:
+        return replace(instance, error=exact, exact=True)
+    error = _run(asked, instance, found.marked) if asked.chance is None else mean_error(asked, instance)
+    return replace(instance, error=error * instance.scale**2)
 
 
-def _recover(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
+def recover(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
+    """Functions, a start and a matrix behind the solver's Gram blocks; its error is not known yet."""
     kinds, devices = found.program.blocks.kinds, asked.devices
     index, directions = kinds.index, _directions(kinds.counts, kinds.index)
     if asked.network is not None and asked.network.any_number and (kinds.counts < 2).any():
@@ -99,8 +100,12 @@ def _recover(asked: Question, found: Upper, factor: float | None) -> NetworkInst
     W = None
     if asked.network is not None and factor is not None:
         W = factor * np.eye(len(of)) + (1 - factor) / len(of)
-    instance = NetworkInstance(0.0, tuple(losses), straight, of, x0, W, devices)
-    return NetworkInstance(0.0, tuple(losses), straight, of, x0, W, devices, _scale(asked, instance, own))
+    evaluated = found.path.follower.evaluations
+    asked_for = [[space.slope(e, int(index[i]), directions[i]) for i in first] for e in evaluated]
+    minimisers = None if found.path.own is None else np.array(own)
+    data = Data(np.stack(tilts), np.array(asked_for) + np.stack(tilts), minimisers)
+    instance = NetworkInstance(0.0, tuple(losses), straight, of, x0, W, devices, data=data)
+    return replace(instance, scale=_scale(asked, instance, own))
 
 
 def _scale(asked: Question, instance: NetworkInstance, own: list[Array | None]) -> float:
@@ -142,6 +147,11 @@ class _Space:
             part = self.frames[1 + b] @ apart[c]
             out[self.starts[b] : self.starts[b] + 2 * len(part)] = np.outer(u, part).ravel()
         return out
+
+    def slope(self, e: Evaluation, c: int, u: Array) -> Array:
+        """The gradient of the tilted loss at an evaluation's point."""
+        mu = float(self.found.program.blocks.kinds.mu[c])
+        return np.asarray(self.vector(e.v, c, u) + mu * self.vector(e.x, c, u))
 
     def loss(self, c: int, u: Array) -> Interpolant:
         """The tilted loss h of that member."""
@@ -197,6 +207,11 @@ def _run(asked: Question, instance: NetworkInstance, marked: int | None) -> floa
         slope = devices.weights @ instance.gradients(point)
         return float(slope @ slope)
     return instance.value(point)
+
+
+def settle_on(asked: Question, instance: NetworkInstance) -> float:
+    """The squared error of the real method after its rounds on a recovered instance, as the bounds ask for it."""
+    return _run(asked, instance, None) * instance.scale**2
 
 
 def _vectors(gram: Array) -> Array:

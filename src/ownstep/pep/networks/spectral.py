@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ownstep.support.errors import InvalidInput
 
@@ -41,6 +41,12 @@ class Spectral:
             object.__setattr__(self, name, float(value))
         if self.lo > self.hi:
             raise InvalidInput(f"the smallest eigenvalue cannot exceed the largest, got lo={self.lo:g}, hi={self.hi:g}")
+
+    def lazier(self, theta: float) -> Spectral:
+        """The class of all (1 - theta) I + theta W with W of this class, 0 < theta <= 1."""
+        if not 0 < theta <= 1:
+            raise InvalidInput(f"theta of (1 - theta) I + theta W must be in (0, 1], got {theta!r}")
+        return replace(self, lo=1 - theta * (1 - self.lo), hi=1 - theta * (1 - self.hi))
 
 
 def parse_network(text: str) -> Spectral:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.trace.symbolic import NotLinear, _OnlyLinear
+from ownstep.pep.trace.symbolic import NotLinear, OnlyLinear
 from ownstep.plan import Devices
 
 Array = NDArray[np.float64]
@@ -128,7 +128,7 @@ class Frame:
         return rows
 
 
-class Shared(_OnlyLinear):
+class Shared(OnlyLinear):
     """A vector that all devices share."""
 
     def __init__(self, mean: Array, frame: Frame) -> None:
@@ -150,7 +150,7 @@ class Shared(_OnlyLinear):
         return self + (-other) if isinstance(other, Shared | Agents) else NotImplemented
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, _OnlyLinear):
+        if isinstance(other, OnlyLinear):
             _refuse("the product of two vectors (*)")
         factor = np.asarray(other, dtype=float)
         if factor.ndim == 0:
@@ -160,7 +160,7 @@ class Shared(_OnlyLinear):
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
-        if isinstance(other, _OnlyLinear):
+        if isinstance(other, OnlyLinear):
             _refuse("dividing by a vector (/)")
         return self * (1 / np.asarray(other, dtype=float))
 
@@ -175,7 +175,7 @@ class Shared(_OnlyLinear):
         return Agents(rows, np.zeros((len(self.frame.kinds), 0)), self.frame)
 
 
-class Agents(_OnlyLinear):
+class Agents(OnlyLinear):
     """One vector per device, stored by kind."""
 
     def __init__(self, mean: Array, difference: Array, frame: Frame) -> None:
@@ -211,7 +211,7 @@ class Agents(_OnlyLinear):
         return (-self) + other
 
     def __mul__(self, other: Any) -> Agents:
-        if isinstance(other, _OnlyLinear):
+        if isinstance(other, OnlyLinear):
             _refuse("the product of two vectors (*)")
         factor = np.asarray(other, dtype=float)
         if factor.ndim == 0:
@@ -225,7 +225,7 @@ class Agents(_OnlyLinear):
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Agents:
-        if isinstance(other, _OnlyLinear):
+        if isinstance(other, OnlyLinear):
             _refuse("dividing by a vector (/)")
         return self * (1 / np.asarray(other, dtype=float))
 

@@ -48,6 +48,11 @@ LONGEST_NAME = 200
 
 ONE_POINT = "only methods with one point for all devices are certified; this one keeps a point for each"
 
+MANY = (
+    "the upper end of these {n} devices is proved by way of {kinds} kinds (ownstep.pep.trace.kinds), a step that the "
+    "checker does not take: there is no certificate. Ask about fewer different devices"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Certified:
@@ -58,12 +63,14 @@ class Certified:
     lower : error on an instance that was checked in exact arithmetic.
     bound : the rational upper bound that the checker accepted.
     certificate : plain data: ``statement``, ``bound`` and ``multipliers``; what ``path`` holds as json.
+    statement : what is proved, in words.
     """
 
     lower: float
     bound: Fraction
     certificate: dict[str, Any] = field(repr=False)
     path: Path | None = None
+    statement: str = ""
 
     @property
     def upper(self) -> float:
@@ -76,7 +83,7 @@ class Certified:
         return (self.upper - self.lower) / self.upper if self.upper > 0 else 0.0
 
     def __str__(self) -> str:
-        return f"{describe(self.certificate)}; some f_i reach {self.lower:.12g} (relative width {self.width:.1e})"
+        return f"{self.statement}; some f_i reach {self.lower:.12g} (relative width {self.width:.1e})"
 
     def to_dict(self) -> dict[str, Any]:
         """The enclosure as plain data, the exact bound as a text."""
@@ -100,6 +107,7 @@ class Evidence:
     asked : the setting in the caller's units; everything else is in canonical ones.
     units : what these are.
     size : what the objective was divided by.
+    nodes : where the proof is about a few kinds in place of many devices, their ratios, one row per round.
     """
 
     name: str
@@ -110,6 +118,7 @@ class Evidence:
     radii: Limits
     proof: Proof
     size: float
+    nodes: Array | None = None
 
 
 def certify(found: Evidence, lower: float, path: str | Path | None = None) -> Certified:
@@ -121,6 +130,8 @@ def certify(found: Evidence, lower: float, path: str | Path | None = None) -> Ce
     """
     if not found.asked.path.shared:
         raise OwnstepError(ONE_POINT)
+    if found.nodes is not None:
+        raise OwnstepError(MANY.format(n=len(found.asked.devices), kinds=found.nodes.shape[1]))
     certificate = exact(found)
     try:
         bound = check(certificate)
@@ -133,7 +144,7 @@ def certify(found: Evidence, lower: float, path: str | Path | None = None) -> Ce
                 file.write((json.dumps(certificate, indent=1) + "\n").encode())
         except OSError as error:
             raise OwnstepError(f"cannot write the certificate to {str(target)!r}: {error}") from error
-    return Certified(lower, bound, certificate, target)
+    return Certified(lower, bound, certificate, target, describe(certificate))
 
 
 def exact(found: Evidence) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ownstep.methods.base import Answer, Method
 from ownstep.pep.networks.follow import Evaluation, Follower, answer, on_any_network
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Agents, Averaging, Frame, Kinds, Shared, padded, size
-from ownstep.pep.trace.symbolic import NotLinear, _explain
+from ownstep.pep.trace.symbolic import NotLinear, explain
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -49,16 +49,19 @@ class Lifted:
     ----------
     rounds : the rounds, and after the last one its state alone.
     pooled : all devices were treated as the one function sum_i w_i f_i.
+    settled : states from the start, of which the relations were read off.
+    needed : the fields of the state that matter.
     """
 
     frame: Frame
     rounds: tuple[Round, ...]
     last: dict[str, Agents | Shared]
-    last_asked: Agents | Shared
     pooled: bool
+    settled: tuple[Any, ...]
+    needed: frozenset[str]
 
 
-class _Runner:
+class Runner:
     """Runs a method on symbols, round by round."""
 
     def __init__(self, method: Method, devices: Devices, frame: Frame, network: Spectral | None, pooled: bool) -> None:
@@ -108,13 +111,13 @@ def lift(method: Method, devices: Devices, network: Spectral | None, rounds: int
     pooled = network is None and _pooled(method, devices)
     kinds = _one_kind(devices) if pooled else Kinds.of(devices, any_number=network is not None and network.any_number)
     try:
-        settled = [_settle(method, devices, kinds, network, pooled, SETTLE + j) for j in range(3)]
+        settled = [settle(method, devices, kinds, network, pooled, SETTLE + j) for j in range(3)]
         found = _window(method, devices, kinds, network, pooled, settled, rounds)
         again = _window(method, devices, kinds, network, pooled, settled[1:] + settled[:1], rounds)
     except NotLinear as error:
-        raise NotLinear(_explain(method, str(error))) from None
+        raise NotLinear(explain(method, str(error))) from None
     except TypeError as error:
-        raise NotLinear(_explain(method, f"what it does to vectors ({error}) is not linear")) from error
+        raise NotLinear(explain(method, f"what it does to vectors ({error}) is not linear")) from error
     if not _alike(found, again):
         raise InvalidInput(
             f"{type(method).__name__} changes its rule from round to round: it has no rate of its own kind; "
@@ -140,10 +143,10 @@ def _one_kind(devices: Devices) -> Kinds:
     return Kinds(np.zeros(1, int), np.ones(1, int), one, mu, L, np.zeros(1, bool))
 
 
-def _settle(method: Method, devices: Devices, kinds: Kinds, network: Spectral | None, pooled: bool, rounds: int) -> Any:
+def settle(method: Method, devices: Devices, kinds: Kinds, network: Spectral | None, pooled: bool, rounds: int) -> Any:
     """The state after some rounds from the start."""
     frame = Frame(kinds)
-    runner = _Runner(method, devices, frame, network, pooled)
+    runner = Runner(method, devices, frame, network, pooled)
     state = runner.method.start(frame.shared(1.0), devices)
     for k in range(rounds):
         state, _ = runner.round(state, k)
@@ -166,20 +169,21 @@ def _window(
     rounds: int,
 ) -> Lifted:
     frame = Frame(kinds)
-    runner = _Runner(method, devices, frame, network, pooled)
+    runner = Runner(method, devices, frame, network, pooled)
     known = [vectors(state) for state in settled]
-    free = _free(frame, known, _needed(method, devices, kinds, network, pooled, settled[0]))
-    state, seen = _with(settled[0], free, network, runner), []
+    needed = needed_fields(method, devices, kinds, network, pooled, settled[0])
+    free = _free(frame, known, needed)
+    state, seen = with_fields(settled[0], free, network, runner), []
     for k in range(rounds):
         before, done = len(runner.follower.evaluations), len(runner.averaging.steps)
         asked, point, now = runner.method.ask(state).x, _as_shared(runner.method.point(state)), vectors(state)
         state, gradients = runner.round(state, k)
         evaluated = tuple(runner.follower.evaluations[before:])
         seen.append(Round(now, asked, point, evaluated, gradients, tuple(runner.averaging.steps[done:])))
-    return Lifted(frame, tuple(seen), vectors(state), runner.method.ask(state).x, pooled)
+    return Lifted(frame, tuple(seen), vectors(state), pooled, tuple(settled), frozenset(needed))
 
 
-def _with(state: Any, free: dict[str, Any], network: Spectral | None, runner: _Runner) -> Any:
+def with_fields(state: Any, free: dict[str, Any], network: Spectral | None, runner: Runner) -> Any:
     """The state with free vectors, and with the window's own mixing matrix."""
     if network is not None:
         free = free | {"mixing": runner.method.graph}  # type: ignore[attr-defined]
@@ -194,32 +198,46 @@ def _as_shared(x: Any) -> Shared:
     return x
 
 
+Key = tuple[str, int]
+"""A field of the state, and a kind of device; 0 for a vector all devices share."""
+
+Relations = dict[Key, dict[Key, float] | None]
+"""For each vector None if it is free, else its numbers over the free ones before it."""
+
+
+def relations(
+    known: list[dict[str, Agents | Shared]], needed: set[str], kinds: Kinds
+) -> tuple[dict[Key, Any], dict[Key, Any]]:
+    """The linear relations that all ``known`` states satisfy: between means, and between a kind's differences."""
+    names, count = [name for name in known[0] if name in needed], len(kinds)
+    wide = _same_width(known)
+    keys = [(name, c) for name in names for c in range(count if isinstance(known[0][name], Agents) else 1)]
+    means = _related(keys, [np.concatenate([_mean_row(state[name], c) for state in wide]) for name, c in keys])
+    apart: Relations = {}
+    for c in np.flatnonzero(kinds.twins).tolist():
+        mine = [(name, c) for name in names if isinstance(known[0][name], Agents)]
+        apart |= _related(mine, [np.concatenate([_apart_row(state[name], c) for state in wide]) for name, c in mine])
+    return means, apart
+
+
+def _related(keys: list[Key], rows: list[Array]) -> Relations:
+    found = _relations(rows)
+    return {
+        key: None if row is None else {keys[p]: w for p, w in row.items()} for key, row in zip(keys, found, strict=True)
+    }
+
+
 def _free(frame: Frame, known: list[dict[str, Agents | Shared]], needed: set[str]) -> dict[str, Any]:
     """New vectors for the fields, with the linear relations of all ``known`` states; zero where not needed."""
-    names, count = [name for name in known[0] if name in needed], len(frame.kinds)
-    rows, owner = [], []
-    for name in names:
-        for c in range(count if isinstance(known[0][name], Agents) else 1):
-            rows.append(np.concatenate([_mean_row(state[name], c) for state in _same_width(known)]))
-            owner.append((name, c))
-    units = [size(known[0][name]) for name, _ in owner]
-    basis = _relations(rows)
-    columns = {pivot: frame.shared(units[pivot]).mean_row for pivot in range(len(rows)) if basis[pivot] is None}
-    means: dict[tuple[str, int], Array] = {}
-    for j, key in enumerate(owner):
-        means[key] = columns[j] if basis[j] is None else _combined(basis[j], columns)
-    apart: dict[tuple[str, int], Array] = {}
-    stacks = [name for name in names if isinstance(known[0][name], Agents)]
+    related, related_apart = relations(known, needed, frame.kinds)
+    columns = {key: frame.shared(size(known[0][key[0]])).mean_row for key, row in related.items() if row is None}
+    means = {key: columns[key] if row is None else _combined(row, columns) for key, row in related.items()}
+    stacks = [name for name in known[0] if name in needed and isinstance(known[0][name], Agents)]
     start = len(frame.difference_units)
     frame.difference_units += [size(known[0][name]) for name in stacks]
-    for c in range(count):
-        if not frame.kinds.twins[c]:
-            continue
-        rows = [np.concatenate([_apart_row(state[name], c) for state in _same_width(known)]) for name in stacks]
-        relations = _relations(rows)
-        own = {j: np.eye(start + len(stacks))[start + j] for j in range(len(stacks)) if relations[j] is None}
-        for j, name in enumerate(stacks):
-            apart[name, c] = own[j] if relations[j] is None else _combined(relations[j], own)
+    unit = np.eye(start + len(stacks))
+    own = {key: unit[start + stacks.index(key[0])] for key in related_apart}
+    apart = {key: own[key] if row is None else _combined(row, own) for key, row in related_apart.items()}
     return {name: _assembled(frame, name, known[0][name], means, apart) for name in known[0]}
 
 
@@ -282,13 +300,12 @@ def _relations(rows: list[Array]) -> list[dict[int, float] | None]:
     return out
 
 
-def _combined(relation: dict[int, float] | None, columns: dict[int, Array]) -> Array:
-    assert relation is not None
+def _combined(relation: dict[Key, float], columns: dict[Key, Array]) -> Array:
     width = max((len(row) for row in columns.values()), default=0)
     return np.asarray(sum((w * padded(columns[p], width) for p, w in relation.items()), np.zeros(width)))
 
 
-def _needed(
+def needed_fields(
     method: Method, devices: Devices, kinds: Kinds, network: Spectral | None, pooled: bool, state: Any
 ) -> set[str]:
     """The fields that what is asked later, or answered, can depend on."""
@@ -297,9 +314,9 @@ def _needed(
     seeds: set[str] = set()
     for name in known:  # switch on one field at a time, and see where it shows after a round
         frame = Frame(kinds)
-        runner = _Runner(method, devices, frame, network, pooled)
+        runner = Runner(method, devices, frame, network, pooled)
         free = {other: _probe(frame, known[other], other == name) for other in known}
-        now = _with(state, free, network, runner)
+        now = with_fields(state, free, network, runner)
         if _shows(runner.method.ask(now).x) or _shows(runner.method.point(now)):
             seeds.add(name)
         before = len(frame.units), len(frame.difference_units)

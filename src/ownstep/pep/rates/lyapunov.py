@@ -40,6 +40,8 @@ from ownstep.pep.solve.sdp import USABLE, quiet
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+Label = tuple[int, str | int, int]
+
 INDEPENDENT = 1e-9
 """Arguments of V are left out where they depend on others up to this."""
 
@@ -54,6 +56,7 @@ class Search:
     Parameters
     ----------
     arguments : for each block the rows of V's arguments at the window's start, and one round later.
+    labels : what these arguments are: (rounds from now, field of the state or place of the gradient, kind).
     values : indices of the values in V at the start, and one round later.
     measure : the square that V bounds from above.
     conditions, mixed : (of the whole window, of its first ``memory`` rounds).
@@ -61,6 +64,7 @@ class Search:
 
     blocks: Blocks
     arguments: tuple[tuple[Array, Array], ...]
+    labels: tuple[tuple[Label, ...], ...]
     values: tuple[Index, Index]
     measure: Form
     conditions: tuple[Interpolation, Interpolation]
@@ -98,8 +102,8 @@ def pose(lifted: Lifted, memory: int, lo: float, hi: float) -> Search:
         measure = blocks.average(first, first, blocks.kinds.shares)
     else:
         measure = blocks.square(rounds[0].point)
-    arguments, values = _arguments(lifted, memory, blocks), _values(lifted, memory, every)
-    return Search(blocks, arguments, values, measure, (every, early), (mixed[0], mixed[1]))
+    (arguments, labels), values = _arguments(lifted, memory, blocks), _values(lifted, memory, every)
+    return Search(blocks, arguments, labels, values, measure, (every, early), (mixed[0], mixed[1]))
 
 
 def _early(every: Interpolation, count: int) -> Interpolation:
@@ -120,23 +124,30 @@ def _values(lifted: Lifted, memory: int, every: Interpolation) -> tuple[Index, I
     return pair[0], pair[1]
 
 
-def _arguments(lifted: Lifted, memory: int, blocks: Blocks) -> tuple[tuple[Array, Array], ...]:
-    """Rows of V's arguments in every block, now and one round later; dependent ones are left out."""
+def _arguments(
+    lifted: Lifted, memory: int, blocks: Blocks
+) -> tuple[tuple[tuple[Array, Array], ...], tuple[tuple[Label, ...], ...]]:
+    """Rows of V's arguments in every block, now and one round later, with labels; dependent ones are left out."""
     states = [r.state for r in lifted.rounds] + [lifted.last]
-    out = []
+    out, names = [], []
     for b, n in enumerate(blocks.sizes):
-        pair = []
+        pair, labels = [], []
         for shift in (0, 1):
             rows: list[Array] = []
             for k in range(shift, shift + memory + 1):
-                for vector in states[k].values():
-                    rows += _rows(vector, blocks, b)
-                for e in lifted.rounds[k].evaluations if k < shift + memory else ():
-                    rows += _rows(e.v, blocks, b)
+                seen = lifted.rounds[k].evaluations if k < shift + memory else ()
+                things: list[tuple[str | int, Agents | Shared]] = [*states[k].items()]
+                things += [(j, e.v) for j, e in enumerate(seen)]
+                for name, vector in things:
+                    found = _rows(vector, blocks, b)
+                    rows += found
+                    if not shift:
+                        labels += [(k, name, c if b == 0 else blocks.twins[b - 1]) for c in range(len(found))]
             pair.append(np.stack(rows) if rows else np.zeros((0, n)))
         chosen = _independent(pair[0] * blocks.units[b])
         out.append((pair[0][chosen], pair[1][chosen]))
-    return tuple(out)
+        names.append(tuple(labels[j] for j in chosen))
+    return tuple(out), tuple(names)
 
 
 def _rows(x: Agents | Shared, blocks: Blocks, b: int) -> list[Array]:
@@ -263,7 +274,7 @@ class Program:
             n = len(sizes)
             forms.append(unpack(x[at : at + triangle(n)], n) / np.outer(sizes, sizes))
             at += triangle(n)
-        values = x[at:lead]
+        values = x[at:lead] / self.value_unit
         found, at = [], lead
         for side in self.sides:
             found.append(side.named(x[at : at + side.variables]))

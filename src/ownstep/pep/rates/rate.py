@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ownstep.methods.base import Method
 from ownstep.pep.networks.spectral import Spectral
+from ownstep.pep.proof.certify import Certified
 from ownstep.pep.rates.lift import Lifted, lift
-from ownstep.pep.rates.lyapunov import Lyapunov, Program, pose
+from ownstep.pep.rates.lyapunov import Lyapunov, Program, Search, pose
+from ownstep.pep.rates.rate_proof import certify_rate
 from ownstep.pep.rates.slowest import slowest
 from ownstep.plan import Devices
 from ownstep.support.checks import whole_number
@@ -44,6 +47,8 @@ class Rate:
     seconds: float
     _lyapunov: Lyapunov = field(repr=False)
     _lifted: Lifted = field(repr=False)
+    _search: Search = field(repr=False)
+    _asked: tuple[Method, Devices, Spectral | None] = field(repr=False)
 
     @property
     def gap(self) -> float:
@@ -53,6 +58,15 @@ class Rate:
     def lyapunov(self) -> Lyapunov:
         """The Lyapunov function."""
         return self._lyapunov
+
+    @property
+    def lifted(self) -> Lifted:
+        """The rounds from a free state that the Lyapunov function was found on."""
+        return self._lifted
+
+    def certify(self, path: str | Path | None = None) -> Certified:
+        """The proof of ``rho`` in rational numbers, checked exactly; written as json to ``path`` when given one."""
+        return certify_rate(*self._asked, self._lifted, self._search, self._lyapunov, self.lower, path)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain data."""
@@ -107,18 +121,33 @@ def rate(
     lower, exact = slowest(method, devices, names, network) if small else (0.0, lifted.pooled)
     _check(lifted, exact, method)
     lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
-    program = Program(pose(lifted, memory, lo, hi))
+    search = pose(lifted, memory, lo, hi)
+    program = Program(search)
     found, solves = _bisect(program, lower, tolerance)
     if found is None:
         raise OwnstepError(
             f"no quadratic certificate below rho = 1 was found for {type(method).__name__} with memory {memory}"
-            + (f"; on a quadratic it shrinks by no more than {lower:.9g} per round" if lower else "")
+            + _on_a_quadratic(lower)
         )
-    words = f"enclosed to {found.rho - lower:.1e}" if small else "certified"
-    words += "; " + ("the limit is x*" if exact else "the limit is a fixed point of its own, x* only if devices agree")
-    words += f"; smallest eigenvalue {found.slack:.1e}"
+    words = _words(f"enclosed to {found.rho - lower:.1e}" if small else "certified", exact, found.slack)
     seconds = time.perf_counter() - began
-    return Rate(found.rho, lower, metric, exact, memory, words, solves, seconds, found, lifted)
+    asked = (method, devices, network)
+    return Rate(found.rho, lower, metric, exact, memory, words, solves, seconds, found, lifted, search, asked)
+
+
+def _on_a_quadratic(lower: float) -> str:
+    """What is known about the slowest quadratic, where one was tried."""
+    if not lower:
+        return ""
+    if lower > 1 + 1e-9:
+        return f"; on a quadratic it diverges, growing {lower:.9g} times per round: shorten the step"
+    return f"; on a quadratic it shrinks by no more than {lower:.9g} per round"
+
+
+def _words(width: str, exact: bool, slack: float) -> str:
+    """How it went."""
+    limit = "x*" if exact else "a fixed point of its own, x* only if devices agree"
+    return f"{width}; the limit is {limit}; smallest eigenvalue {slack:.1e}"
 
 
 def _used(v: Any) -> bool:

@@ -76,7 +76,7 @@ class _Replay:
         self.asked, self.found, self.d = asked, found, asked.devices
         self.bits = BITS + BITS_PER_ROUND * asked.path.rounds
         self.one = 1 << self.bits
-        self.mu, self.L, self.w = (self.exactly(row) for row in (self.d.mu, self.d.L, self.d.weights))
+        self._weighed: dict[tuple[bytes, int], tuple[Fraction, Fraction]] = {}
         self.x0 = Known(self.integers(found.x0), 0)
         self.tilts = self._tilts()
         self.slopes = [[Known(self.integers(row), 0) for row in rows] for rows in found.slopes]
@@ -110,14 +110,21 @@ class _Replay:
             off += abs(factor) * vectors[j].off + vectors[j].largest + vectors[j].off
         return Known(total >> self.bits, (off >> self.bits) + 2)
 
-    def weighed(self, mix: Integers, part: Part) -> tuple[int, int, int]:
-        """What the part's devices add to a sum: factors of x, of v and of s, each within one unit."""
-        members = list(part.members)
-        c = mix[members]
-        over = Fraction(part.curvature) * self.one
-        span = int((c * (self.L[members] - self.mu[members])).sum())
-        share = span * over.denominator // over.numerator if part.curvature else 0
-        return int((c * self.mu[members]).sum()) >> self.bits, share, int(c.sum())
+    def weighed(self, mix: Array, c: int) -> tuple[Fraction, Fraction]:
+        """What the devices of part c add to a sum: factors of x, and of v and s. Devices that are alike count once."""
+        key = (mix.tobytes(), c)
+        if key not in self._weighed:
+            part, d = self.found.parts[c], self.d
+            members = list(part.members)
+            rows = np.column_stack([mix[members], d.mu[members], d.L[members]])
+            rows, counts = np.unique(rows, axis=0, return_counts=True)
+            factor, mu, L = (self.exactly(column) for column in rows.T)
+            factor, unit = factor * counts.astype(object), self.one**2
+            share = Fraction(int(factor.sum()), self.one)
+            if part.curvature:
+                share = Fraction(int((factor * (L - mu)).sum()), unit) / Fraction(part.curvature)
+            self._weighed[key] = Fraction(int((factor * mu).sum()), unit), share
+        return self._weighed[key]
 
     def _tilts(self) -> list[Known]:
         """Tilts that cancel: the heaviest part's follows from the others."""
@@ -125,7 +132,9 @@ class _Replay:
         tilts = [Known(self.integers(part.tilt), 0) for part in parts]
         if not any(np.any(tilt.at) for tilt in tilts):
             return tilts
-        weights = [int(self.w[list(part.members)].sum()) for part in parts]
+        shares = [self.weighed(self.d.weights, c)[1] for c in range(len(parts))]
+        common = math.lcm(*(share.denominator for share in shares))
+        weights = [int(share * common) for share in shares]
         heavy = int(np.argmax(np.array(weights, dtype=float)))
         others = np.zeros(len(self.x0.at), dtype=object)
         for c, tilt in enumerate(tilts):
@@ -140,23 +149,22 @@ class _Replay:
         for k, (ask, mix) in enumerate(zip(path.asks, path.mixes, strict=True)):
             x = [self.combined(row, atoms) for row in ask]
             fresh: list[Known | None] = [None] * (1 if mix is not None else len(self.d))
-            factors = self.exactly(mix) if mix is not None else None
             for c, part in enumerate(self.found.parts):
                 at = x[part.members[0] if len(x) > 1 else 0]
                 seen[c].append(at)
-                if factors is not None:
-                    told = self.told(factors, part, c, at, k)
+                if mix is not None:
+                    told = self.told(mix, c, at, k)
                     fresh[0] = told if fresh[0] is None else fresh[0] + told
                     continue
                 for i in part.members:
-                    fresh[i] = self.told(self.integers(np.eye(len(self.d))[i]), part, c, at, k)
+                    fresh[i] = self.told(np.eye(len(self.d))[i], c, at, k)
             atoms += [atom for atom in fresh if atom is not None]
         return seen, [self.combined(row, atoms) for row in path.points[-1]]
 
-    def told(self, mix: Integers, part: Part, c: int, at: Known, k: int) -> Known:
+    def told(self, mix: Array, c: int, at: Known, k: int) -> Known:
         """What a part adds to the k-th sum: its gradients at ``at``, mixed."""
-        a, b, s = self.weighed(mix, part)
-        return self.times(a, at) + self.times(b, self.slopes[c][k]) + self.times(s, self.tilts[c])
+        a, b = (math.floor(factor * self.one) for factor in self.weighed(mix, c))
+        return self.times(a, at) + self.times(b, self.slopes[c][k] + self.tilts[c])
 
     def error(self) -> Fraction:
         """The metric that is reached, or less."""
@@ -172,28 +180,24 @@ class _Replay:
         if self.asked.metric == "distance" and len(final) == 1:
             return self._square(final[0]) / unit
         if self.asked.metric == "distance":
-            pairs = zip(self.w, final, strict=True)
+            pairs = zip(self.exactly(self.d.weights), final, strict=True)
             return sum((Fraction(int(w), self.one) * self._square(x) for w, x in pairs), Fraction()) / unit
         if self.asked.metric == "gradient":
             total = Known(np.zeros(len(self.x0.at), dtype=object), 0)
-            for c, part in enumerate(self.found.parts):
-                total = total + self.told(self.w, part, c, at[c], -1)
+            for c in range(len(self.found.parts)):
+                total = total + self.told(self.d.weights, c, at[c], -1)
             return self._square(total) / unit
         return sum((self._value(c, x, values[c], len(final) > 1) for c, x in enumerate(at)), Fraction()) / unit
 
     def _value(self, c: int, x: Known, phi: int, apart: bool) -> Fraction:
         """What a part adds to f(x^K); tilts cancel where all devices share the point."""
-        part = self.found.parts[c]
-        members = list(part.members)
-        w = self.w[members]
-        bend = Fraction(int((w * self.mu[members]).sum()), self.one**2)
-        share = Fraction(int((w * (self.L[members] - self.mu[members])).sum()), self.one**2)
-        total = bend / 2 * self._square(x) + (share / Fraction(part.curvature) * phi if part.curvature else 0)
+        bend, share = self.weighed(self.d.weights, c)
+        total = bend / 2 * self._square(x) + share * phi
         if not apart:
             return total
         tilt = self.tilts[c]
         lean = int(tilt.at @ x.at) - len(x.at) * (tilt.largest * x.off + x.largest * tilt.off + tilt.off * x.off)
-        return total + Fraction(int(w.sum()), self.one) * lean
+        return total + share * lean
 
     def potential(self, c: int, points: list[Known]) -> int:
         """Values phi for a part's triples, all conditions checked; that of the last point, times 4^bits."""
@@ -229,8 +233,16 @@ class _Replay:
         raise _Impossible
 
     def _own(self, part: Part, tilt: Known) -> tuple[Known, Known]:
-        """The part's own minimiser, and the slope v that makes it one: mu z + (L - mu)/M v + s = 0."""
+        """The first member's own minimiser, and the slope v that makes it one: mu z + (L - mu)/M (v + s) = 0.
+
+        The others' are no further away, where mu_i / (L_i - mu_i) is no smaller.
+        """
         i, radius = part.members[0], Fraction(self.asked.rstar)
+        members = list(part.members)
+        first = Fraction(float(self.d.mu[i])), Fraction(float(self.d.L[i]))
+        for mu, L in {*zip(self.d.mu[members].tolist(), self.d.L[members].tolist(), strict=True)}:
+            if Fraction(mu) * first[1] < first[0] * Fraction(L):  # mu_i / L_i decides, as mu_i / (L_i - mu_i) does
+                raise _Impossible
         if not part.curvature:
             bend = Fraction(float(self.d.mu[i]))
             if not self._within(tilt, radius * bend):
@@ -240,9 +252,9 @@ class _Replay:
         if not self._within(z, radius):
             raise _Impossible
         share = (Fraction(float(self.d.L[i])) - Fraction(float(self.d.mu[i]))) / Fraction(part.curvature)
-        total = self.times(int(self.mu[i]), z) + tilt
-        slope = -total.at * share.denominator // share.numerator
-        return z, Known(slope, total.off * share.denominator // share.numerator + 2)
+        pull = self.times(int(self.exactly(self.d.mu[[i]])[0]), z)
+        slope = -pull.at * share.denominator // share.numerator - tilt.at
+        return z, Known(slope, pull.off * share.denominator // share.numerator + tilt.off + 2)
 
     def _within(self, vector: Known, radius: Fraction) -> bool:
         most = int(sum((abs(a) + vector.off) ** 2 for a in vector.at))

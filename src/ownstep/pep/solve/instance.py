@@ -105,15 +105,16 @@ def _losses(part: Part, devices: Devices, units: Units) -> list[LocalLoss]:
     for (mu, L), members in kinds.items():
         if part.shape is None:
             none = np.zeros((1, len(part.tilt)))
-            shape = Interpolant(none, none, np.zeros(1), mu, mu)
+            shape, share = Interpolant(none, none, np.zeros(1), mu, mu), 1.0
         else:
             h, share = part.shape, (L - mu) / (a * part.curvature)
             x, low, high = b * h.x, mu + share * a * h.mu, mu + share * a * h.L
             g = share * a * b * h.g + mu * x
             f = share * a * b**2 * h.f + mu / 2 * np.einsum("ij,ij->i", x, x)
             shape = Interpolant(x, g, f, low, min(high, L))
-        tilt = a * b * part.tilt - shape.gradient(np.zeros(len(part.tilt)))
-        out.append(LocalLoss(tuple(members), shape, tilt, None if part.own is None else b * part.own))
+        tilt = share * a * b * part.tilt - shape.gradient(np.zeros(len(part.tilt)))
+        own = b * part.own if part.own is not None and part.members[0] in members else None
+        out.append(LocalLoss(tuple(members), shape, tilt, own))
     return out
 
 

@@ -34,15 +34,15 @@ INSIDE = 1 - 2.0**-48
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Devices that share one function h of F(0, M): f_i = mu_i/2 ||x||^2 + (L_i - mu_i)/M h(x) + <s, x>.
+    """Devices that share one function h of F(0, M): f_i = mu_i/2 ||x||^2 + (L_i - mu_i)/M (h(x) + <s, x>).
 
     Parameters
     ----------
-    members : the devices.
-    curvature : M; zero where mu = L, and h = 0.
+    members : the devices; the first is the one whose own minimiser is furthest away.
+    curvature : M; zero where mu = L, and f_i = mu_i/2 ||x||^2 + <s, x>.
     shape : h up to a linear term, which :meth:`both` takes out: h has the triple zero at x* = 0.
     tilt : s.
-    own : the devices' own minimiser, None where none is asked for.
+    own : the first device's own minimiser, None where none is asked for.
     """
 
     members: tuple[int, ...]
@@ -50,6 +50,13 @@ class Part:
     shape: Interpolant | None
     tilt: Array
     own: Array | None
+
+    def shares(self, devices: Devices) -> Array:
+        """(L_i - mu_i)/M of its members, 1 where there is no h."""
+        members = list(self.members)
+        if not self.curvature:
+            return np.ones(len(members))
+        return np.asarray((devices.L[members] - devices.mu[members]) / self.curvature)
 
     def both(self, x: Array) -> tuple[float, Array]:
         """H and its gradient."""
@@ -113,14 +120,12 @@ def run(asked: Setting, x0: Array, parts: tuple[Part, ...]) -> Candidate:
         for part, seen in zip(parts, slopes, strict=True):
             members, at = list(part.members), x[part.members[0] if len(x) > 1 else 0]
             seen.append(part.both(at)[1])
-            share = (d.L[members] - d.mu[members]) / (part.curvature or 1.0)
+            share, slope = part.shares(d), seen[-1] + part.tilt
             if mix is None:
-                atoms[[fresh + i for i in members]] = (
-                    np.outer(d.mu[members], at) + np.outer(share, seen[-1]) + part.tilt
-                )
+                atoms[[fresh + i for i in members]] = np.outer(d.mu[members], at) + np.outer(share, slope)
             else:
                 c = mix[members]
-                atoms[fresh] += (c @ d.mu[members]) * at + (c @ share) * seen[-1] + c.sum() * part.tilt
+                atoms[fresh] += (c @ d.mu[members]) * at + (c @ share) * slope
         fresh += 1 if mix is not None else len(d)
     error = _error(asked, parts, slopes, path.points[-1] @ atoms)
     return Candidate(x0, parts, tuple(np.array(rows).reshape(len(rows), len(x0)) for rows in slopes), error)
@@ -132,14 +137,14 @@ def _error(asked: Setting, parts: tuple[Part, ...], slopes: list[list[Array]], f
     for part, seen in zip(parts, slopes, strict=True):
         members, x = list(part.members), final[part.members[0] if len(final) > 1 else 0]
         w = d.weights[members]
-        share = float(w @ (d.L[members] - d.mu[members])) / (part.curvature or 1.0)
+        share = float(w @ part.shares(d))
         if asked.metric == "distance":
             total += float(w.sum() * (x @ x))
             continue
         value, slope = part.both(x)
         seen.append(slope)
-        total += float(w @ d.mu[members] / 2 * (x @ x) + share * value + w.sum() * (part.tilt @ x))
-        gradient += (w @ d.mu[members]) * x + share * slope + w.sum() * part.tilt
+        total += float(w @ d.mu[members] / 2 * (x @ x) + share * (value + part.tilt @ x))
+        gradient += (w @ d.mu[members]) * x + share * (slope + part.tilt)
     return float(gradient @ gradient) if asked.metric == "gradient" else total
 
 
@@ -234,10 +239,10 @@ def _own_minimiser(part: Part, devices: Devices) -> Array:
     assert part.own is not None
     i = part.members[0]
     mu, L = float(devices.mu[i]), float(devices.L[i])
-    share = (L - mu) / part.curvature if part.curvature else 0.0
+    share = float(part.shares(devices)[0])
 
     def slope(x: Array) -> Array:
-        return np.asarray(mu * x + share * part.both(x)[1] + part.tilt)
+        return np.asarray(mu * x + share * (part.both(x)[1] + part.tilt))
 
     x = start = part.own if part.curvature else -part.tilt / mu
     here, step = slope(x), 1 / L

@@ -29,7 +29,7 @@ def _refuse(operation: str) -> NoReturn:
     raise NotLinear(f"{operation} is not linear")
 
 
-class _OnlyLinear:
+class OnlyLinear:
     """Refuses, by name, every operation that is not linear."""
 
     __array_ufunc__ = None  # so that NumPy numbers and matrices on the left defer to __rmul__ and __rmatmul__
@@ -62,7 +62,7 @@ class _OnlyLinear:
         _refuse("dividing by a vector (/)")
 
 
-class LossValue(_OnlyLinear):
+class LossValue(OnlyLinear):
     """Stands for the loss f(x) that an answer carries; nothing may be done with it."""
 
     def _refused(self, *_: object) -> NoReturn:
@@ -72,7 +72,7 @@ class LossValue(_OnlyLinear):
     __eq__ = __lt__ = __gt__ = __le__ = __ge__ = __float__ = __bool__ = __abs__ = _refused
 
 
-class Vector(_OnlyLinear):
+class Vector(OnlyLinear):
     """A linear combination of atoms."""
 
     def __init__(self, coefficients: ArrayLike) -> None:
@@ -94,7 +94,7 @@ class Vector(_OnlyLinear):
         return self + (-other) if isinstance(other, Vector) else NotImplemented
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, _OnlyLinear):
+        if isinstance(other, OnlyLinear):
             _refuse("the product of two vectors (*)")
         factor = np.asarray(other, dtype=float)
         if factor.ndim == 0:
@@ -106,7 +106,7 @@ class Vector(_OnlyLinear):
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
-        if isinstance(other, _OnlyLinear):
+        if isinstance(other, OnlyLinear):
             _refuse("dividing by a vector (/)")
         return self * (1 / np.asarray(other, dtype=float))
 
@@ -120,7 +120,7 @@ class Vector(_OnlyLinear):
         return "Vector(" + (" ".join(terms) or "0") + ")"
 
 
-class Stack(_OnlyLinear):
+class Stack(OnlyLinear):
     """One symbolic vector a device, as rows: what methods that keep a point per device work on."""
 
     def __init__(self, coefficients: Array) -> None:
@@ -156,7 +156,7 @@ class Stack(_OnlyLinear):
         return (-self) + other
 
     def __mul__(self, other: Any) -> Stack:
-        if isinstance(other, _OnlyLinear):
+        if isinstance(other, OnlyLinear):
             _refuse("the product of two vectors (*)")
         factor = np.asarray(other, dtype=float)
         if factor.ndim and factor.shape != (len(self), 1):
@@ -166,7 +166,7 @@ class Stack(_OnlyLinear):
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Stack:
-        if isinstance(other, _OnlyLinear):
+        if isinstance(other, OnlyLinear):
             _refuse("dividing by a vector (/)")
         return self * (1 / np.asarray(other, dtype=float))
 
@@ -259,9 +259,9 @@ def trace(method: Method, devices: Devices, rounds: int) -> Trace:
     try:
         path = _trace(method, devices, rounds)
     except NotLinear as error:
-        raise NotLinear(_explain(method, str(error))) from None
+        raise NotLinear(explain(method, str(error))) from None
     except TypeError as error:  # a NumPy function that the symbolic vectors do not take
-        raise NotLinear(_explain(method, f"what it does to vectors ({error}) is not linear")) from error
+        raise NotLinear(explain(method, f"what it does to vectors ({error}) is not linear")) from error
     return _anchored(path, method)
 
 
@@ -350,7 +350,7 @@ def _checked_mix(mix: ArrayLike, devices: int) -> Array:
     return row
 
 
-def _explain(method: Method, what: str) -> str:
+def explain(method: Method, what: str) -> str:
     switch = getattr(method, "switch", None)
     who = f"{method!r}" if switch is None else f"{type(method).__name__} with the switch {switch!r}"
     cure = "" if switch is None else " Use At(k) or Never() as the switch."

@@ -43,6 +43,9 @@ class Group:
     weight : their total weight W.
     mix : their total mix, one entry a round (empty when every gradient is asked for).
     twins : members may differ from their mean, so a difference block is needed.
+    pull : factor of x in the sum of a round, where members of different mu and mix share a function; mu times mix
+        where None.
+    own : the mu that counts at their own minimisers; mu where None (see :mod:`ownstep.pep.trace.kinds`).
     """
 
     members: tuple[int, ...]
@@ -51,6 +54,13 @@ class Group:
     weight: float
     mix: Array
     twins: bool = False
+    pull: Array | None = None
+    own: float | None = None
+
+    @property
+    def mu_own(self) -> float:
+        """The mu that counts at their own minimisers."""
+        return self.mu if self.own is None else self.own
 
     @property
     def quadratic(self) -> bool:
@@ -66,7 +76,7 @@ def follows_weights(trace: Trace, devices: Devices) -> bool:
     """
     if not trace.shared:
         return False
-    ratios = _ratios(trace, devices)
+    ratios = ratios_of(trace, devices)
     return bool((np.ptp(ratios, axis=1) <= SAME * np.abs(ratios).max(axis=1)).all())
 
 
@@ -84,7 +94,7 @@ def groups(trace: Trace, devices: Devices, *, local_optima: bool, symmetry: bool
     if local_optima:
         rows = np.column_stack([devices.mu, devices.L, devices.weights, _mixes(trace, devices).T])
     else:
-        digits, exponents = np.frexp(_ratios(trace, devices).T)
+        digits, exponents = np.frexp(ratios_of(trace, devices).T)
         rows = np.hstack([np.round(digits, 11), exponents])  # relative to each entry: own steps may differ by 1e12
     found: dict[bytes, list[int]] = {}
     for i, row in enumerate(np.ascontiguousarray(rows + 0.0)):
@@ -108,5 +118,6 @@ def _mixes(trace: Trace, devices: Devices) -> Array:
     return np.stack(mixes) if mixes else np.zeros((0, len(devices)))
 
 
-def _ratios(trace: Trace, devices: Devices) -> Array:
+def ratios_of(trace: Trace, devices: Devices) -> Array:
+    """How many times its weight each device has in the sums, one row per round."""
     return np.asarray(_mixes(trace, devices) / devices.weights)

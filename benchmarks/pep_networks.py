@@ -1,0 +1,230 @@
+"""Worst cases over networks: time beside a plain CVXPY program, cost by K and N, and thousands of sampled networks.
+
+    python benchmarks/pep_networks.py [--out FOLDER] [--part time|samples] [--longest K] [--samples COUNT]
+
+Times are CPU seconds of one core, best of a few calls, of the whole enclosure (program, proof, instance and its run).
+The plain program is that of the tests: every device apart, all pairs, one Gram matrix, compiled by CVXPY, N = 2. It is
+solved by Clarabel, as ours is, to 1e-6; where that gives no answer, by SCS to 1e-6, and then only that attempt counts.
+Samples are random W of the class and random losses, then a hill climb from the worst of them; none may
+be worse than the bound.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.pep import plain_network
+
+from ownstep import pep
+from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Mixing
+from ownstep.methods.base import Answer
+from ownstep.plan import Devices
+
+L, MU, R0, RSTAR = 1.0, 0.1, 1.0, 0.5
+NETWORK = pep.Spectral(-0.5, 0.5)
+TIMED = {"dgd": DecentralisedGD(0.3), "extra": EXTRA(0.3), "tracking": GradientTracking(0.1)}
+SAMPLED = {
+    "DGD": DecentralisedGD(0.25),
+    "DGD, atc": DecentralisedGD(0.25, order="atc"),
+    "EXTRA": EXTRA(0.25),
+    "NIDS": NIDS(0.25),
+    "DIGing": GradientTracking(0.1),
+    "gradient tracking, atc": GradientTracking(0.25, order="atc"),
+}
+ROUNDS = 5
+
+
+def cpu(call, repeat: int = 1):
+    """CPU seconds of the fastest of a few calls, and its result."""
+    best, result = np.inf, None
+    for _ in range(repeat):
+        began = time.process_time()
+        result = call()
+        best = min(best, time.process_time() - began)
+    return best, result
+
+
+def ours(method, rounds: int, count: int = 2):
+    return pep.worst_case(method, pep.repeated([L], MU, [count]), rounds, R0, RSTAR, network=NETWORK)
+
+
+def plainly(*options) -> tuple[float, float | None, str]:
+    """(CPU seconds, answer, solver) of the plain program, with the first solver that gives an answer."""
+    plain_network.DIGITS = (1e-6,)  # one attempt, as a user would make it
+    seconds = 0.0
+    for plain_network.SOLVER in ("CLARABEL", "SCS"):
+        began = time.process_time()
+        try:
+            value = plain_network.worst_case(*options)
+        except TypeError:  # no answer
+            seconds = time.process_time() - began
+            continue
+        return time.process_time() - began, value, plain_network.SOLVER
+    return seconds, None, "none"
+
+
+def against_cvxpy(rounds: int = 10) -> list[dict]:
+    rows = []
+    two = (np.full(2, L), np.full(2, MU), np.full(2, 0.5))
+    for name, method in TIMED.items():
+        mine, bound = cpu(lambda m=method: ours(m, rounds), repeat=2)
+        steps = [method.step] * 2
+        options = (name, "cta", *two, steps, rounds, R0, RSTAR, "value", NETWORK.lo, NETWORK.hi)
+        theirs, value, solver = plainly(*options)
+        print(f"K={rounds} {name:9s} ours {mine:6.2f} s [{bound.lower:.7g}, {bound.upper:.7g}]   CVXPY {theirs:7.1f} s "
+              f"{value} ({solver})   {theirs / mine:5.1f} times faster (aim 10)", flush=True)  # fmt: skip
+        rows.append({"method": name, "K": rounds, "ours_s": mine, "cvxpy_s": theirs, "ratio": theirs / mine,
+                     "upper": bound.upper, "lower": bound.lower, "cvxpy": value, "cvxpy_solver": solver})  # fmt: skip
+    return rows
+
+
+def by_rounds(longest: int) -> list[dict]:
+    rows = []
+    for rounds in (k for k in (5, 10, 20) if k <= longest):
+        for name, method in TIMED.items():
+            seconds, bound = cpu(lambda m=method, k=rounds: ours(m, k))
+            print(
+                f"K={rounds} {name:9s} {seconds:6.2f} s, enclosed to {bound.gap:.1e}, {bound.solves} solves", flush=True
+            )
+            rows.append({"method": name, "K": rounds, "seconds": seconds, "gap": bound.gap, "upper": bound.upper})
+    return rows
+
+
+def by_devices() -> list[dict]:
+    rows = []
+    for count in (2, 10, 1000):
+        seconds, bound = cpu(lambda n=count: ours(EXTRA(0.3), 10, n), repeat=2)
+        print(f"N={count} EXTRA, K=10: {seconds:.2f} s, {bound.upper:.9g}", flush=True)
+        rows.append({"N": count, "seconds": seconds, "upper": bound.upper})
+    print(f"largest over smallest: {max(r['seconds'] for r in rows) / min(r['seconds'] for r in rows):.2f} (aim 2)")
+    return rows
+
+
+def rates() -> list[dict]:
+    rows = []
+    for name, method in TIMED.items():
+        seconds, found = cpu(lambda m=method: pep.rate(m, pep.repeated([L], MU, [2]), network=NETWORK), repeat=2)
+        print(f"rate of {name:9s} {seconds:.2f} s, {found.rho:.7f} (aim 2 s)", flush=True)
+        rows.append({"method": name, "seconds": seconds, "rho": found.rho})
+    return rows
+
+
+class AnyW(Mixing):
+    """A mixing matrix with entries of either sign."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+class Case:
+    """One network of N devices, and losses mu/2 x^2 + (L - mu) huber(x - c), bent where |x - c| < bend; a line each."""
+
+    def __init__(self, rng, like: Case | None = None, width: float = 0.0) -> None:
+        lo, hi = NETWORK.lo, NETWORK.hi
+        if like is None:
+            self.n = int(rng.integers(2, 7))
+            self.basis = rng.standard_normal((self.n, self.n - 1))
+            self.spread = rng.choice([lo, hi], self.n - 1) if rng.random() < 0.5 else rng.uniform(lo, hi, self.n - 1)
+            self.curved = rng.choice([MU, L], self.n) if rng.random() < 0.5 else rng.uniform(MU, L, self.n)
+            self.centre, self.bend = rng.uniform(-1, 1, self.n), 10.0 ** rng.uniform(-2, 2, self.n)
+        else:
+            self.n = like.n
+            self.basis = like.basis + width * rng.standard_normal(like.basis.shape)
+            self.spread = np.clip(like.spread + width * rng.standard_normal(self.n - 1), lo, hi)
+            self.curved = np.clip(like.curved + width * rng.standard_normal(self.n), MU, L)
+            self.centre = like.centre + width * rng.standard_normal(self.n)
+            self.bend = like.bend * np.exp(width * rng.standard_normal(self.n))
+        q = np.linalg.qr(np.column_stack([np.ones(self.n), self.basis]))[0][:, 1:]
+        self.W = np.ones((self.n, self.n)) / self.n + q * self.spread @ q.T
+        self.tilt = np.zeros(self.n)
+        self.tilt = -self.slope(np.zeros(self.n)).mean() * np.ones(self.n)  # x* = 0 minimises the mean
+
+    def slope(self, x):
+        """Gradients of all devices at their points."""
+        part = np.clip(x - self.centre, -self.bend, self.bend)
+        return MU * x + (self.curved - MU) * part + self.tilt
+
+    def radius(self) -> float:
+        """The largest |x_i*|: the losses are strongly convex, so a bisection finds it."""
+        low, high = np.full(self.n, -50.0), np.full(self.n, 50.0)
+        for _ in range(60):
+            middle = (low + high) / 2
+            above = self.slope(middle) > 0
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        return float(np.abs(low).max())
+
+    def error(self, method) -> float:
+        """1/N sum_i (x_i^K)^2, scaled so that the start is at most R0 and every |x_i*| at most RSTAR."""
+        scale = max(R0, self.radius() * R0 / RSTAR)  # t^2 f(x / t) from t x^0 has the same shape
+        worst = 0.0
+        for sign in (1.0, -1.0):
+            fixed = type(method)(
+                method.step, AnyW(self.W), **({"order": method.order} if hasattr(method, "order") else {})
+            )
+            state = fixed.start(np.array([sign * scale]), Devices.uniform(np.full(self.n, L), MU))
+            for _ in range(ROUNDS):
+                x = fixed.ask(state).x
+                state = fixed.tell(state, Answer(gradients=self.slope(x[:, 0])[:, None]))
+            worst = max(worst, float(np.mean(fixed.ask(state).x ** 2)) / scale**2)
+        return worst
+
+
+def samples(count: int) -> list[dict]:
+    rows, rng = [], np.random.default_rng(21)
+    network = pep.Spectral(NETWORK.lo, NETWORK.hi, any_number=True)
+    for name, method in SAMPLED.items():
+        bound = pep.worst_case(method, Devices.uniform([L], MU), ROUNDS, R0, RSTAR, "distance_devices", network=network)
+        found = [(case.error(method), j, case) for j, case in enumerate(Case(rng) for _ in range(count))]
+        found.sort(key=lambda entry: -entry[0])
+        best, case = found[0][0], found[0][2]
+        climbed, tries = best, 0
+        for width in np.geomspace(0.3, 0.01, count // 4):
+            trial = Case(rng, case, width)
+            error, tries = trial.error(method), tries + 1
+            if error > climbed:
+                climbed, case = error, trial
+        print(f"{name:23s} bound {bound.upper:.6f}, instance {bound.lower:.6f}, worst of {count} samples {best:.6f}, "
+              f"after a climb of {tries} {climbed:.6f}; worse than the bound: "
+              f"{sum(error > bound.upper for error, _, _ in found) + (climbed > bound.upper)}", flush=True)  # fmt: skip
+        rows.append({"method": name, "rounds": ROUNDS, "lower": bound.lower, "upper": bound.upper, "samples": count,
+                     "worst_sample": best, "climb": tries, "worst_climbed": climbed,
+                     "worse_than_bound": int(sum(error > bound.upper for error, _, _ in found))})  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
+    parser.add_argument("--part", choices=("time", "samples"), default=None)
+    parser.add_argument("--longest", type=int, default=20)
+    parser.add_argument("--samples", type=int, default=2000)
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    if chosen.part != "samples":
+        ours(EXTRA(0.3), 2)  # imports and caches
+        told: dict = {"load": list(os.getloadavg())}
+        parts = {"devices": by_devices, "rates": rates, "cvxpy": against_cvxpy}
+        parts["rounds"] = lambda: by_rounds(chosen.longest)
+        for name, part in parts.items():
+            told[name] = part()
+            (chosen.out / "pep-networks.json").write_text(json.dumps(told, indent=1))
+    if chosen.part != "time":
+        told = {"network": [NETWORK.lo, NETWORK.hi], "rstar": RSTAR, "seed": 21, "methods": samples(chosen.samples)}
+        (chosen.out / "pep-networks-samples.json").write_text(json.dumps(told, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""The mean error over all schedules of who takes part, exactly: a tree with one branch per set of devices and round.
+
+Functions and start are the same on every branch, only who answers differs. So one semidefinite program holds the points
+of all branches, and its metric is their mean, weighted by how probable each is. The tree grows as (sets of devices) to
+the power of the rounds: this is for small cases.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.engines.participation import Bernoulli, Cohort
+from ownstep.pep.networks.dual import Program
+from ownstep.pep.networks.follow import Follower, Path, answer
+from ownstep.pep.networks.program import Blocks, combine, interpolate, triples
+from ownstep.pep.networks.symbols import Frame, Kinds, Shared
+from ownstep.pep.trace.symbolic import NotLinear, explain
+from ownstep.support.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from ownstep.pep.networks.enclose import Question
+    from ownstep.pep.networks.replay import NetworkInstance
+
+MOST_ENDS = 300
+"""Schedules at most; every one of them ends in points of its own."""
+
+METRICS = ("value", "distance", "gradient")
+
+Present = NDArray[np.bool_]
+
+
+def sets(rule: Bernoulli | Cohort, devices: int) -> list[tuple[Present, float]]:
+    """Who may take part in a round, and how probable each such set is."""
+    if isinstance(rule, Cohort):
+        chosen = list(itertools.combinations(range(devices), rule.size))
+        return [(np.isin(np.arange(devices), some), 1 / len(chosen)) for some in chosen]
+    found = []
+    for bits in itertools.product([True, False], repeat=devices):
+        there = sum(bits)
+        probability = rule.p**there * (1 - rule.p) ** (devices - there)
+        if probability > 0:
+            found.append((np.array(bits), probability))
+    return found
+
+
+def check_chance(rule: Bernoulli | Cohort, devices: int, rounds: int, metric: str) -> Bernoulli | Cohort:
+    """Refuse what cannot be followed, before anything is solved."""
+    if metric not in METRICS:
+        raise InvalidInput(f"the mean over schedules has the metrics {', '.join(METRICS)}, got {metric!r}")
+    if rule.missing == "last":
+        raise InvalidInput("gradients that are remembered (missing='last') are not followed in a worst case")
+    if isinstance(rule, Cohort) and rule.size > devices:
+        raise InvalidInput(f"a cohort of {rule.size} is more than the {devices} devices there are")
+    count = len(sets(rule, devices)) ** rounds if devices <= 10 else MOST_ENDS + 1
+    if count > MOST_ENDS:
+        raise InvalidInput(
+            f"{rule!r} has more than {MOST_ENDS} schedules of {rounds} rounds with {devices} devices: take fewer of "
+            "both, or one schedule as an array of booleans"
+        )
+    return rule
+
+
+def _ends(asked: Question, gradient: Any, state: Any, rounds: int, name: str = "") -> list[tuple[float, Any]]:
+    """(probability, state) of every schedule; all sets of a round see the same gradients."""
+    if not rounds:
+        return [(1.0, state)]
+    assert asked.chance is not None
+    ask, found = asked.method.ask(state), []
+    seen: dict[str, Any] = {}
+
+    def once(x: Any, at: str) -> Any:
+        if at not in seen:
+            seen[at] = gradient(x, at)
+        return seen[at]
+
+    for j, (present, probability) in enumerate(sets(asked.chance, len(asked.devices))):
+        told = answer(ask, once, asked.devices.weights, present, asked.missing, f"{name}{asked.rounds - rounds}")
+        after = asked.method.tell(state, told)
+        ends = _ends(asked, gradient, after, rounds - 1, f"{name}{asked.rounds - rounds}:{j}/")
+        found += [(probability * p, end) for p, end in ends]
+    return found
+
+
+def pose_mean(asked: Question) -> tuple[Program, Path]:
+    """The program of the mean metric; every device is kept apart, as the schedules tell them apart."""
+    from ownstep.pep.networks.enclose import heads_of
+
+    devices, tilted = asked.devices, asked.rstar > 0 and asked.tilted
+    kinds = Kinds.of(devices, np.arange(len(devices), dtype=float)[:, None])
+    frame = Frame(kinds)
+    slope = asked.r0 * float(kinds.L.max())
+    start = frame.shared(asked.r0)
+    tilt = frame.balanced(slope, kinds.weights, np.zeros(0)) if tilted else None
+    own = frame.stack(asked.r0) if tilted and asked.own else None
+    follower = Follower(frame, tilt, slope)
+    try:
+        ends = _ends(asked, follower.gradient, asked.method.start(start, devices), asked.rounds)
+        points = [(p, asked.method.point(state)) for p, state in ends]
+    except NotLinear as error:
+        raise NotLinear(explain(asked.method, str(error))) from None
+    except TypeError as error:
+        raise NotLinear(explain(asked.method, f"what it does to vectors ({error}) is not linear")) from error
+    points = _merged(points)
+    if asked.metric != "distance":
+        for j, (_, point) in enumerate(points):
+            follower.gradient(point, f"K{j}")
+    stops = tuple(x for _, x in points)
+    path = Path(frame, tuple(follower.evaluations), tilt, start.spread(), own, stops, (None,), (), follower)
+    blocks = Blocks(frame)
+    names, found = triples(blocks, follower.evaluations, own, tilt)
+    inter = interpolate(blocks, names, found)
+    heads, head_names = heads_of(asked, path, blocks)
+    bend = float(kinds.weights @ kinds.mu)
+    values = np.zeros(int(inter.value.max(initial=-1)) + 1)
+    forms, factors = [], []
+    for j, (p, point) in enumerate(points):
+        if asked.metric == "gradient":
+            last = follower.evaluations[j - len(points)]
+            point = last.v.combined(kinds.weights) + bend * point
+        forms.append(blocks.square(point))
+        factors.append(p * (bend / 2 if asked.metric == "value" else 1.0))
+        if asked.metric == "value":
+            at = len(follower.evaluations) - len(points) + j + 1
+            for c in np.flatnonzero(inter.value[:, at] >= 0):
+                values[inter.value[c, at]] += p * kinds.weights[c]
+    target = blocks.packed([combine(forms, factors)])[0]
+    return Program(blocks, inter, (), blocks.packed(heads), head_names, target, values, slope * asked.r0), path
+
+
+def _merged(points: list[tuple[float, Shared]]) -> list[tuple[float, Shared]]:
+    """Schedules that end at the same point, as one."""
+    width = max(len(x.mean_row) for _, x in points)
+    found: dict[bytes, tuple[float, Shared]] = {}
+    for p, x in points:
+        key = (np.round(np.pad(x.mean_row, (0, width - len(x.mean_row))), 13) + 0.0).tobytes()
+        found[key] = (p + found[key][0] if key in found else p, x)
+    return list(found.values())
+
+
+def mean_error(asked: Question, instance: NetworkInstance) -> float:
+    """The mean metric of the real method on an instance."""
+    state = asked.method.start(instance.x0[0], asked.devices)
+    total = 0.0
+    for p, end in _ends(asked, lambda x, _: instance.gradients(x), state, asked.rounds):
+        x = np.asarray(asked.method.point(end))
+        if asked.metric == "value":
+            total += p * instance.value(x)
+            continue
+        vector = asked.devices.weights @ instance.gradients(x) if asked.metric == "gradient" else x
+        total += p * float(vector @ vector)
+    return total

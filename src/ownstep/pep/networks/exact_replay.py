@@ -1,0 +1,314 @@
+r"""A lower end over networks whose error is known: the method's own run, in exact numbers, on data taken at its word.
+
+The start, every device's gradients in the order in which they are asked for, its gradient at x* and its minimiser are
+*data*: any numbers will do, and the solver's are taken. The method's ``ask`` and ``tell`` then run on numbers of the
+form n 2^-k, of any length, so that nothing is rounded. By the interpolation theorem (Taylor, Hendrickx and Glineur
+2017) the classes hold functions with exactly these points and gradients if there are values phi, phi = 0 at x*, with
+
+    phi_p - phi_q >= <v_q, x_p - x_q> + ||v_p - v_q||^2 / (2 (L - mu)),      v = gradient - mu x - gradient at x*.
+
+That is a system of differences, and its largest solution are shortest distances. So what comes out is an error that the
+method reaches on some functions of the classes and some W of the class, whatever floating point did before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ownstep.pep.networks.follow import answer, on_any_network
+
+if TYPE_CHECKING:
+    from ownstep.pep.networks.enclose import Question
+    from ownstep.pep.networks.replay import NetworkInstance
+
+Array = NDArray[np.float64]
+Numbers = NDArray[Any]
+"""An array of :class:`Dyadic`."""
+
+MOST_WORK = 100_000
+"""Products of numbers in one round beyond which the run stays in floating point."""
+
+INWARD = 1 - 2.0**-40
+"""Data are pulled in by this much, so that rounding them leaves no bound on the start broken."""
+
+
+class Dyadic:
+    """The number n 2^-k; what it is multiplied with may be a float, which is such a number too."""
+
+    __slots__ = ("k", "n")
+
+    def __init__(self, n: int, k: int = 0) -> None:
+        self.n, self.k = n, k
+
+    @classmethod
+    def of(cls, number: Any) -> Dyadic:
+        """A float, or an integer, as it is."""
+        if isinstance(number, int):
+            return cls(number)
+        n, d = float(number).as_integer_ratio()
+        return cls(n, d.bit_length() - 1)
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return NotImplemented  # numpy goes through its entries
+        b = other if isinstance(other, Dyadic) else Dyadic.of(other)
+        if self.k >= b.k:
+            return Dyadic(self.n + (b.n << (self.k - b.k)), self.k)
+        return Dyadic((self.n << (b.k - self.k)) + b.n, b.k)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Dyadic:
+        return Dyadic(-self.n, self.k)
+
+    def __sub__(self, other: Any) -> Any:
+        return self + (-other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self) + other
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            return NotImplemented
+        b = other if isinstance(other, Dyadic) else Dyadic.of(other)
+        return Dyadic(self.n * b.n, self.k + b.k) if self.n and b.n else Dyadic(0)
+
+    __rmul__ = __mul__
+
+    def __float__(self) -> float:
+        return float(self.fraction)
+
+    @property
+    def fraction(self) -> Fraction:
+        """The same as a fraction."""
+        return Fraction(self.n, 1 << self.k)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What the solver found, by distinct loss: gradients at x*, gradients in the order asked for, and minimisers."""
+
+    tilts: Array
+    slopes: Array
+    own: Array | None
+
+
+def dyadic(numbers: Any) -> Numbers:
+    """Floats as exact numbers."""
+    given = np.asarray(numbers)
+    out = np.empty(given.shape, dtype=object)
+    out.reshape(-1)[:] = [Dyadic.of(x) for x in given.reshape(-1).tolist()]
+    return out
+
+
+class Impossible(Exception):
+    """No functions of the classes have these data."""
+
+
+def exact_error(asked: Question, instance: NetworkInstance, data: Data, marked: int | None) -> float | None:
+    """An error that the method reaches, rounded down; 0 where the data prove nothing, None where there is too much."""
+    n, dim = len(instance.of), instance.x0.shape[1]
+    if n * n * dim > MOST_WORK or asked.chance is not None:
+        return None
+    try:
+        found = _Run(asked, instance, data, marked).error()
+    except Impossible:
+        return 0.0
+    near = float(found)
+    return max(near if Fraction(near) <= found else math.nextafter(near, 0.0), 0.0)
+
+
+class _Run:
+    """The method on the instance's data."""
+
+    def __init__(self, asked: Question, instance: NetworkInstance, data: Data, marked: int | None) -> None:
+        self.asked, self.instance, self.data, self.marked = asked, instance, data, marked
+        self.devices, self.of = instance.devices, instance.of
+        first = [int(np.argmax(self.of == j)) for j in range(len(instance.losses))]
+        self.first, self.scale = first, instance.scale * INWARD
+        self.mu = [Fraction(float(self.devices.mu[i])) for i in first]
+        self.L = [Fraction(float(self.devices.L[i])) for i in first]
+        self.seen: list[Numbers] = []
+        self.slopes: list[Numbers] = []
+        self.known: list[dict[Any, Numbers]] = [{} for _ in first]
+        self.tilts = self._tilts()
+
+    def _tilts(self) -> Numbers:
+        """Gradients at x* that add up to nothing: those of the heaviest loss follow from the others."""
+        rows = self.scale * self.data.tilts
+        if not np.any(rows):
+            return dyadic(rows)
+        weights = [[Fraction(float(w)) for w in self.devices.weights[self.of == j]] for j in range(len(rows))]
+        share = [sum(mine, Fraction(0)) for mine in weights]
+        heavy = max(range(len(share)), key=lambda j: share[j])
+        top = share[heavy].numerator  # the others are multiples of it, so that dividing by the share stays exact
+        out = np.array([[Dyadic.of(x / top) * top for x in row.tolist()] for row in rows], dtype=object)
+        total = sum((_over(share[j]) * out[j] for j in range(len(rows)) if j != heavy), 0 * out[0])
+        out[heavy] = [_over(-x.fraction / share[heavy]) for x in total]
+        return out
+
+    def _gradient(self, x: Numbers, _: str) -> Numbers:
+        """The next gradients of all devices: the solver's, whatever the point; both are kept."""
+        k = len(self.seen)
+        points = np.broadcast_to(x, (len(self.of), self.instance.x0.shape[1]))
+        self.seen.append(points[self.first])
+        if k >= len(self.data.slopes):
+            raise Impossible
+        rows = dyadic(self.scale * self.data.slopes[k])
+        for j, at in enumerate(self.seen[-1]):  # who is asked twice at one point answers the same
+            rows[j] = self.known[j].setdefault(tuple(map(_fraction, at)), rows[j])
+        self.slopes.append(rows)
+        return np.asarray(rows[self.of])
+
+    def error(self) -> Fraction:
+        """The metric reached."""
+        asked, instance = self.asked, self.instance
+        method: Any = asked.method
+        if asked.network is not None:
+            assert instance.W is not None
+            method = on_any_network(method, asked.network, self._matrix(), len(self.of))
+        x0 = dyadic(self.scale * instance.x0)
+        same = asked.start.points == "same"
+        state = method.start(x0[0] if same else x0, self.devices)
+        points, stack = [method.point(state)], method.ask(state).x
+        for k in range(asked.rounds):
+            here = None if asked.schedule is None else asked.schedule[k]
+            told = answer(method.ask(state), self._gradient, self.devices.weights, here, asked.missing)
+            state = method.tell(state, told)
+            points.append(method.point(state))
+            stack = method.ask(state).x
+        self._bounds(x0)
+        return self._metric(points, stack)
+
+    def _matrix(self) -> Numbers:
+        """W = a I + (1 - a) 11'/N with rows that sum to one exactly, a in [lo, hi]."""
+        n, network = len(self.of), self.asked.network
+        assert network is not None
+        assert self.instance.W is not None
+        off = float(self.instance.W[0, 1]) if n > 1 else 0.0
+        lo, hi = Fraction(network.lo), Fraction(network.hi)
+        for _ in range(4):
+            a = 1 - n * Fraction(off)
+            if lo <= a <= hi:
+                break
+            off = math.nextafter(off, math.inf if a > hi else -math.inf)
+        else:
+            raise Impossible
+        W = np.empty((n, n), dtype=object)
+        W[:] = Dyadic.of(off)
+        for i in range(n):
+            W[i, i] = _over(1 - (n - 1) * Fraction(off))
+        return W
+
+    def _bounds(self, x0: Numbers) -> None:
+        """Is the start within its bounds?"""
+        asked, squares = self.asked, [_square(row) for row in x0]
+        start = sum(squares, Fraction(0)) / len(squares) if asked.start.points == "mean" else max(squares)
+        fits = start <= Fraction(asked.r0) ** 2
+        share = [len(self.of) * Fraction(float(w)) for w in self.devices.weights]
+        if asked.start.gradients is not None:
+            rows = [f**2 * _square(self.tilts[j]) for f, j in zip(share, self.of, strict=True)]
+            fits = fits and sum(rows, Fraction(0)) / len(rows) <= Fraction(asked.start.gradients) ** 2
+        if asked.start.trackers is not None:
+            first = [[f * x.fraction for x in self.slopes[0][j]] for f, j in zip(share, self.of, strict=True)]
+            middle = [sum(column, Fraction(0)) / len(first) for column in zip(*first, strict=True)]
+            off = [sum(((x - m) ** 2 for x, m in zip(row, middle, strict=True)), Fraction(0)) for row in first]
+            fits = fits and sum(off, Fraction(0)) / len(off) <= Fraction(asked.start.trackers) ** 2
+        if not fits:
+            raise Impossible
+
+    def _metric(self, points: list[Any], stack: Any) -> Fraction:
+        """The error at the end, and whether functions with these data exist."""
+        kind, _, where = self.asked.metric.partition("_")
+        point = points[-1]
+        rows = stack if np.ndim(stack) == 2 else np.broadcast_to(point, self.instance.x0.shape)
+        if where == "average":
+            point = np.array([x.fraction / len(points) for x in sum(points[1:], points[0])], dtype=object)
+        if where == "worst" and np.ndim(stack) == 2:
+            assert self.marked is not None
+            point = rows[self.marked]
+        if kind in ("value", "gradient"):
+            self._gradient(point, "K")
+        last = [self._potential(j) for j in range(len(self.first))]
+        if self.asked.metric == "distance_devices":
+            return sum((_square(row) for row in rows), Fraction(0)) / len(rows)
+        if kind == "consensus":
+            total = sum((_square(row) for row in rows), Fraction(0)) / len(rows)
+            return total - _square(rows.sum(axis=0)) / len(rows) ** 2
+        if kind == "distance":
+            return _square(point)
+        weights = [Fraction(float(w)) for w in self.devices.weights]
+        if kind == "gradient":
+            columns = zip(*([x.fraction for x in self.slopes[-1][j]] for j in self.of), strict=True)
+            return sum((sum(w * x for w, x in zip(weights, c, strict=True)) ** 2 for c in columns), Fraction(0))
+        square = _square(point)
+        return sum(
+            (w * (last[j] + self.mu[j] / 2 * square) for w, j in zip(weights, self.of, strict=True)), Fraction(0)
+        )
+
+    def _potential(self, j: int) -> Fraction:
+        """The largest value phi of the last point of loss j; all conditions hold then."""
+        zero = [Fraction(0)] * self.instance.x0.shape[1]
+        s = [x.fraction for x in self.tilts[j]]
+        X, V = [zero], [zero]
+        for points, slopes in zip(self.seen, self.slopes, strict=True):
+            x = [_fraction(a) for a in points[j]]
+            X.append(x)
+            V.append([g.fraction - self.mu[j] * a - b for g, a, b in zip(slopes[j], x, s, strict=True)])
+        last = len(X) - 1
+        if self.data.own is not None:
+            z = [Fraction(float(a)) for a in self.scale * self.data.own[j]]
+            if sum((a * a for a in z), Fraction(0)) > Fraction(self.asked.rstar) ** 2:
+                raise Impossible
+            X.append(z)
+            V.append([-self.mu[j] * a - b for a, b in zip(z, s, strict=True)])
+        if self.mu[j] == self.L[j]:
+            if any(any(row) for row in V[: last + 1]):
+                raise Impossible
+            return Fraction(0)
+        return _largest(X, V, self.L[j] - self.mu[j])[last]
+
+
+def _fraction(x: Dyadic | Fraction) -> Fraction:
+    return x.fraction if isinstance(x, Dyadic) else x
+
+
+def _over(number: Fraction) -> Dyadic:
+    """A fraction whose denominator is a power of two."""
+    return Dyadic(number.numerator, number.denominator.bit_length() - 1)
+
+
+def _square(row: Any) -> Fraction:
+    if isinstance(row[0], Fraction):
+        return sum((x * x for x in row), Fraction(0))
+    return sum((x * x for x in row), Dyadic(0)).fraction
+
+
+def _largest(X: list[list[Fraction]], V: list[list[Fraction]], span: Fraction) -> list[Fraction]:
+    """Values phi with phi_0 = 0, the largest that meet all conditions; shortest distances from triple 0."""
+    common = math.lcm(*(x.denominator for row in (*X, *V) for x in row))
+    A = np.array([[int(x * common) for x in row] for row in X], dtype=object)
+    B = np.array([[int(x * common) for x in row] for row in V], dtype=object)
+    down, square = A @ B.T, B @ B.T
+    lengths = square.diagonal()
+    turn = lengths[:, None] + lengths - 2 * square
+    twice = 2 * span  # right[p, q] = <v_q, x_p - x_q> + ||v_p - v_q||^2 / (2 span), times common^2 and the numerator
+    right = (down - down.diagonal()) * twice.numerator + turn * twice.denominator
+    np.fill_diagonal(right, 0)
+    phi = -right[0]  # phi_0 - phi_q >= right[0, q]
+    for _ in range(len(X)):
+        before = phi
+        for p in range(len(X)):
+            phi = np.minimum(phi, phi[p] - right[p])
+        if phi[0] < 0:
+            raise Impossible
+        if (phi == before).all():
+            unit = Fraction(1, common**2 * twice.numerator)
+            return [x * unit for x in phi.tolist()]
+    raise Impossible

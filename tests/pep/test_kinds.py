@@ -1,0 +1,171 @@
+"""Many different devices by way of a few kinds: both ends hold, against an all-pairs program of every device."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ownstep import pep
+from ownstep.cli import main
+from ownstep.methods import GD, At, Nesterov, OwnStep
+from ownstep.pep import few_kinds
+from ownstep.pep.few_kinds import Above, Few
+from ownstep.pep.search import Search
+from ownstep.pep.solve.exact import reached
+from ownstep.pep.trace.kinds import above, below, line, places
+from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.units import Setting, canonical
+from ownstep.plan import Devices
+from ownstep.support.errors import OwnstepError
+from tests.pep import independent
+
+METRICS = ("value", "distance", "gradient")
+
+
+def population(seed: int, devices: int = 4) -> Devices:
+    """Unequal in everything."""
+    rng = np.random.default_rng([17, seed])
+    L = np.exp(rng.uniform(0, np.log(10), devices))
+    w = rng.uniform(0.2, 2, devices)
+    return Devices(w / w.sum(), L, L * rng.uniform(0, 0.4, devices))
+
+
+def asked_of(method, devices: Devices, rounds: int, rstar: float, metric: str) -> Setting:
+    return canonical(Setting(trace(method, devices, rounds), devices, 1.0, rstar, metric))[0]
+
+
+def forced(asked: Setting, most: int) -> Few:
+    on = line(asked.path, asked.devices)
+    assert on is not None
+    return few_kinds.enclose(Search(asked), on, 1e-6, most=most)
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_the_enclosure_holds_the_worst_case_of_all_devices(seed: int) -> None:
+    """Against the program with every device and every condition, on another solver; more kinds are never wider."""
+    devices, metric = population(seed, 5), METRICS[seed % 3]
+    rstar, rounds = (0.0, 0.5, 2.0)[seed // 3], 1 + seed % 2
+    method = OwnStep(At(1))
+    asked, units = canonical(Setting(trace(method, devices, rounds), devices, 1.0, rstar, metric))
+    truth = independent.worst_case(method, devices, rounds, 1.0, rstar, metric).value / units.metric(metric)
+    two, more = forced(asked, 2), forced(asked, 4)
+    for few in (two, more):
+        assert few.lower <= truth * (1 + 1e-6)
+        assert few.upper.proof.bound >= truth * (1 - 1e-6)
+        assert few.worst is not None
+    assert 0 < more.gap <= two.gap < 0.7
+
+
+def test_copies_at_nodes_add_up_to_what_the_devices_send() -> None:
+    """Every sum and f itself, of any gradients, by the weights, classes and ratios of the kinds; theta from NumPy."""
+    devices, rng = population(3, 9), np.random.default_rng(3)
+    asked = asked_of(OwnStep(At(2)), devices, 4, 0.5, "value")
+    d, on = asked.devices, line(asked.path, asked.devices)
+    assert on is not None
+    nodes, label = places(on.t, d.weights, 4)
+    assert len(set(label)) == 4
+    assert {on.t.min(), on.t.max()} <= set(nodes) <= set(on.t)
+    setting, groups = above(asked, on, nodes, local_optima=True, cap=1.0)
+    theta = np.stack([np.interp(on.t, nodes, row) for row in np.eye(4)], axis=1)
+    x, u = rng.normal(size=3), rng.normal(size=(9, 3))  # u = grad h_i + s_i
+    a = d.L - d.mu
+    gradients = d.mu[:, None] * x + a[:, None] * u
+    for k, mix in enumerate([*asked.path.mixes, d.weights]):
+        total = np.zeros(3)
+        for b, group in enumerate(groups):
+            p = d.weights * theta[:, b]
+            mean = (p * a) @ u / (p @ a)
+            factor = group.mix[k] if k < 4 else group.weight
+            total += factor * (group.mu * x + (group.L - group.mu) * mean)
+            assert group.own == pytest.approx((d.mu / a)[theta[:, b] > 0].max() * (group.L - group.mu))
+        np.testing.assert_allclose(total, mix @ gradients, rtol=1e-12)
+    assert setting.devices.weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("rstar", [0.0, 0.7])
+def test_one_function_for_a_cluster_is_an_instance_of_its_devices(rstar: float) -> None:
+    """The cluster's program and the replay on the devices themselves, with their own steps, meet."""
+    asked = asked_of(OwnStep(At(1)), population(5, 6), 2, rstar, "value")
+    on = line(asked.path, asked.devices)
+    assert on is not None
+    _, label = places(on.t, asked.devices.weights, 2)
+    search = Search(asked, groups=below(asked, label, local_optima=rstar > 0))
+    search.prepare()
+    search.run(1e-6)
+    assert search.lower == pytest.approx(search.best.proof.bound, rel=1e-5)
+    if rstar:  # the member whose minimiser is furthest must be the one that is looked at
+        turned = tuple(replace(part, members=part.members[::-1]) for part in search.worst.parts)
+        assert reached(asked, replace(search.worst, parts=turned)) == 0.0
+
+
+def test_own_minimisers_count_with_the_largest_of_a_node() -> None:
+    """With the mean of e_i = mu_i / (L_i - mu_i) in place of the largest the upper end would fall below the truth."""
+    devices = Devices(np.array([0.1, 0.6, 0.3]), np.array([1.0, 1.1, 8.0]), np.array([0.45, 0.0, 0.0]))
+    method, rounds, rstar, metric = OwnStep(At(2)), 2, 3.0, "value"
+    asked, units = canonical(Setting(trace(method, devices, rounds), devices, 1.0, rstar, metric))
+    truth = independent.worst_case(method, devices, rounds, 1.0, rstar, metric).value / units.metric(metric)
+    d, on = asked.devices, line(asked.path, asked.devices)
+    assert on is not None
+    nodes = np.array([on.t.min(), on.t.max()])
+
+    def upper(cap: float, mean: bool = False) -> float:
+        setting, groups = above(asked, on, nodes, local_optima=True, cap=cap)
+        if mean:
+            p = d.weights * np.interp(on.t, nodes, [0.0, 1.0])
+            groups = [replace(g, own=b * float(p @ d.mu / p.sum())) for b, g in enumerate(groups)]
+        search = Above(setting, groups=groups)
+        search.prepare()
+        search.run(1e-7)
+        return search.best.proof.bound
+
+    assert upper(1.0, mean=True) < truth * (1 - 1e-3)
+    assert all(upper(cap) > truth for cap in (0.0, 0.5, 1.0))
+
+
+def test_lines() -> None:
+    devices = population(1, 5)
+    for method, straight in ((OwnStep(At(2)), True), (GD(), False), (Nesterov("mean"), False)):
+        found = line(trace(method, devices, 4), devices)  # gradient descent's ratios are one point: nothing to enclose
+        assert (found is not None) == straight
+
+
+def test_few_kinds_through_the_front_door(monkeypatch, capsys, tmp_path) -> None:
+    """Bound, instance and status say that kinds stand for the devices; a certificate claims nothing."""
+    monkeypatch.setattr(few_kinds, "EXACT", 0.0)
+    monkeypatch.setattr(few_kinds, "LADDER", (2, 3))
+    devices = population(2, 6)
+    bound = pep.worst_case(OwnStep(At(1)), devices, 2, 1.0, 0.5)
+    assert bound.kinds == 3
+    assert "6 different devices in 3 kinds" in bound.status
+    assert 0 < bound.gap < 0.5
+    found = bound.instance()
+    assert found.error == pytest.approx(bound.lower, rel=1e-6)
+    assert sorted(i for loss in found.losses for i in loss.members) == list(range(6))
+    apart = pep.worst_case(OwnStep(At(1)), devices, 2, 1.0, 0.5, symmetry=False)
+    assert apart.kinds is None
+    assert bound.lower <= apart.upper
+    assert apart.lower <= bound.upper
+    with pytest.raises(OwnstepError, match="by way of 3 kinds"):
+        bound.certify()
+    listed = tmp_path / "L.txt"
+    listed.write_text("\n".join(map(repr, devices.L.tolist())) + "\n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["pep", "--L", f"@{listed}", "--rounds", "2", "--switch", "1", "--rstar", "0.5", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert stopped.value.code == 0
+    assert (answer["kinds"], answer["devices"]) == (3, 6)
+    assert answer["lower"] < answer["upper"]
+
+
+@pytest.mark.parametrize(("text", "message"), [("1,2\nx\n", "line 2"), ("", "no numbers")])
+def test_files_of_numbers_that_cannot_be_read(text: str, message: str, capsys, tmp_path) -> None:
+    path = tmp_path / "L.txt"
+    path.write_text(text)
+    for name, expected in ((path, message), (tmp_path / "none", "cannot read")):
+        with pytest.raises(SystemExit) as stopped:
+            main(["pep", "--L", f"@{name}"])
+        assert stopped.value.code == 2
+        assert expected in capsys.readouterr().err
