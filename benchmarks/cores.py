@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -130,6 +131,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", choices=sorted(TABLES))
     parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument("--note", default="", help="how the machine was, for the file")
     given = parser.parse_args()
     print(f"{thread_count()} threads")
     found = {name: rounds(name, make(), given.repeats) for name, make in TABLES.items() if given.only in (None, name)}
@@ -142,6 +144,8 @@ def main() -> None:
             "scipy": scipy.__version__,
             "scikit-learn": sklearn.__version__,
             "date": time.strftime("%Y-%m-%d"),
+            "load": os.getloadavg()[0],
+            "note": given.note,
             "command": "env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS python benchmarks/cores.py",
         }
         given.out.mkdir(parents=True, exist_ok=True)

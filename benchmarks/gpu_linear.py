@@ -59,7 +59,7 @@ def dense(device: torch.device, n: int, d: int, bandwidth: float, repeats: int) 
             "round, 1 device": lambda: made[1].mix(x, made[1].weights),
             "round, 10,000 devices": lambda: made[10_000].mix(x, made[10_000].weights),
             "A x": lambda: table.times(x),
-            "A^T w, in groups": lambda: table.back(w),
+            "A^T w, as a round has it": lambda: table.back(w),
             "A^T w, one call of cuBLAS": lambda: rows.T @ w,
             "w^T A, one call of cuBLAS": lambda: w @ rows,
             "pointwise loss and slope": lambda: made[1]._pointwise(w, made[1]._y),

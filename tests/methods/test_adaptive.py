@@ -236,6 +236,23 @@ def test_adgd_is_the_authors_loop():
     np.testing.assert_allclose(history.x, z, rtol=1e-9)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_where_nothing_curves_the_steps_of_adgd_grow_by_their_last_growth(version):
+    """A constant gradient: L = 0, and each step is sqrt(1 + min(theta, 1)) of the last; theta is how that one grew."""
+    method, slope = AdGD(version), np.array([1.0, -2.0])
+    state = method.start(np.zeros(2), Devices.uniform([1.0, 1.0]))
+    for _ in range(2):
+        state = method.tell(state, Answer(slope, float(slope @ state.x)))
+    last, theta = state.step, math.inf
+    for _ in range(6):
+        before = state.x
+        state = method.tell(state, Answer(slope, float(slope @ state.x)))
+        step = math.sqrt(1 + min(theta, 1.0)) * last
+        theta, last = step / last, step
+        np.testing.assert_allclose(before - state.x, step * slope, rtol=1e-12)
+    assert theta > 1.3
+
+
 def test_a_restart_is_nesterov_s_method_begun_again():
     problem = make_logistic()
     devices = describe(problem).devices

@@ -255,3 +255,10 @@ def test_the_pull_of_fedprox_interpolates_between_drift_and_gradient_descent():
     assert errors[0] > errors[1] > errors[2]
     with pytest.raises(InvalidInput, match="prox must be at least 0, got -1.0"):
         FedProx(prox=-1.0)
+
+
+def test_yogi_s_moment_stays_where_it_equals_the_square():
+    """sign(0) = 0, as in the paper's formula."""
+    v, square = np.array([0.5, 0.5, 0.5, 0.0]), np.array([0.25, 0.5, 1.0, 0.0])
+    found = FedYogi(beta_2=0.9)._moment(v, square)
+    np.testing.assert_allclose(found, v - 0.1 * square * np.sign(v - square), rtol=1e-15)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ownstep.engines import describe, run
-from ownstep.methods import ITEM, At, MomentumOwnStep, Nesterov, Never, OwnStep, Shrunk, parse_switch
+from ownstep.methods import ITEM, Answer, At, MomentumOwnStep, Nesterov, Never, OwnStep, Shrunk, parse_switch
 from ownstep.pep import worst_case
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
@@ -92,3 +92,14 @@ def test_it_says_what_goes_together():
         OwnStep(momentum="nestrov")
     with pytest.raises(InvalidInput, match="momentum='item' needs the constants L_i"):
         OwnStep(smoothness="adaptive", momentum="item")
+
+
+def test_where_every_loss_is_a_round_bowl_momentum_is_one_gradient_step():
+    """mu_i = L_i, so q = 1: own steps land on sum_i w_i a_i at once, the bowls' weighted middle, and stay there."""
+    w, L, a = np.array([0.5, 0.2, 0.3]), np.array([1.0, 4.0, 9.0]), np.array([[1.0, 0.0], [-2.0, 5.0], [3.0, 3.0]])
+    method = OwnStep(Never(), momentum="item")
+    state = method.start(np.array([7.0, -7.0]), Devices(w, L, L))
+    for _ in range(3):
+        ask = method.ask(state)
+        state = method.tell(state, Answer((ask.mix * L) @ (ask.x - a), 0.0))
+        np.testing.assert_allclose(method.point(state), w @ a, atol=1e-12)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from ownstep import partition
-from ownstep.engines import Bernoulli, run
+from ownstep.engines import Bernoulli, describe, run
 from ownstep.engines.local.answering import Answering
 from ownstep.methods import LBFGS, Ask, OwnCurvature, Sketch, SketchWork
 from ownstep.methods.own import bank as banks
@@ -23,14 +23,14 @@ from ownstep.support.errors import InvalidInput
 from ..conftest import make_logistic
 
 
-def decaying(seed=0, n=200, d=60, devices=3, mu=1e-3, sparse=False, intercept=False, classes=2):
+def decaying(seed=0, n=200, d=60, devices=3, mu=1e-3, sparse=False, intercept=False, classes=2, scale=3.0):
     """Unequal devices whose spectra decay, each along directions of its own."""
     rng = np.random.default_rng(seed)
     owner = np.sort(rng.choice(devices, n, p=np.arange(1, devices + 1) / (devices * (devices + 1) / 2)))
     owner[:devices] = np.arange(devices)
     owner.sort()
     turns = [np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(devices)]
-    rows = np.stack([turns[i] @ (3 * 0.8 ** np.arange(d) * rng.standard_normal(d)) for i in owner])
+    rows = np.stack([turns[i] @ (scale * 0.8 ** np.arange(d) * rng.standard_normal(d)) for i in owner])
     scores = rows @ rng.standard_normal((d, classes)) + rng.standard_normal((n, classes))
     model = BinaryLogistic if classes == 2 else MultinomialLogistic
     rows = sp.csr_array(rows * (rng.random(rows.shape) < 0.5)) if sparse else rows
@@ -245,3 +245,75 @@ def test_a_thousand_devices():
     problem = BinaryLogistic(rows, labels, partition.make("iid", rows, labels, 1000, 0), mu=1e-4)
     best = optimum(problem).value
     assert gap_and_exchanges(OwnCurvature(), problem, best) <= gap_and_exchanges(LBFGS(), problem, best)
+
+
+def stale_by_the_formula(state, M):
+    """<s, y> / <y, M^-1 y> outside [1/2, 2], and <s, y>^2 < <s, M s> <y, M^-1 y> / 2."""
+    s, y = state.pairs.s[-1], state.pairs.y[-1]
+    turned, curved = y @ np.linalg.solve(M, y), s @ y
+    return not 0.5 <= curved / turned <= 2, curved * curved < (s @ M @ s) * turned / 2
+
+
+def test_new_sketches_are_asked_for_exactly_when_the_rule_says():
+    seen = set()
+    for seed, scale, rank in itertools.product(range(2), (0.3, 18.0), (0, 2)):
+        problem = decaying(seed, n=120, d=12, mu=1e-4, scale=scale)
+        method, everyone = OwnCurvature(rank), np.ones(3, bool)
+        answering = Answering(problem, None)
+        state = method.start(problem.x0(), describe(problem).devices)
+        for _ in range(40):
+            before, answer = state, answering(method.ask(state), everyone).answer
+            state = method.tell(state, answer)
+            asked = before.wanted and any(s is not None for s in answer.sketches)
+            assert state.sketched == (before.k + 1 if asked else before.sketched)
+            wanted, kept = before.wanted and not asked, state.kept > before.kept
+            if state.pairs.count and kept and not state.plain:
+                off = stale_by_the_formula(state, state.bank.metric.product(np.eye(12)))
+                due = state.k >= 1.5 * state.sketched + 2
+                seen.add((*off, due))
+                wanted = wanted or (any(off) and due)
+            if kept and not state.plain:
+                assert state.wanted == wanted
+    assert {(True, False, True), (False, True, True), (False, False, True), (True, False, False)} <= seen
+
+
+def test_a_sketch_nobody_asked_for_changes_nothing():
+    problem = decaying(d=12, n=90)
+    everyone, method = np.ones(3, bool), OwnCurvature(2)
+    answering = Answering(problem, None)
+    state = method.start(problem.x0(), describe(problem).devices)
+    for _ in range(3):
+        answer = answering(method.ask(state), everyone).answer
+        state = method.tell(state, answer)
+    assert not state.wanted
+    answer = answering(method.ask(state), everyone).answer
+    extra = answering(Ask(state.x + 1, problem.weights, sketch=SketchWork(2)), everyone).answer.sketches
+    assert any(s is not None for s in extra)
+    told = method.tell(state, dataclasses.replace(answer, sketches=extra))
+    np.testing.assert_array_equal(told.x, method.tell(state, answer).x)
+    assert told.sketched == state.sketched
+
+
+def test_before_anybody_has_sent_a_sketch_the_first_trial_is_one_long():
+    """As L-BFGS begins: along the negative gradient, at a distance of 1."""
+    problem, method = decaying(d=12, n=90), OwnCurvature(2)
+    state = method.start(problem.x0(), describe(problem).devices)
+    answer = Answering(problem, None)(Ask(problem.x0(), problem.weights), np.ones(3, bool)).answer
+    told = method.tell(state, answer)
+    np.testing.assert_allclose(told.x, -answer.sum / np.linalg.norm(answer.sum), rtol=1e-12)
+    assert told.wanted
+
+
+@pytest.mark.parametrize("sketch", ["own", "sum"])
+def test_rank_0_of_a_softmax_model_knows_the_trace_alone(sketch):
+    """M is then a multiple of the identity, and the first step the one of GD at that multiple."""
+    rng = np.random.default_rng(3)
+    rows, labels = rng.standard_normal((30, 4)), np.arange(30) % 3
+    problem = MultinomialLogistic(rows, labels, partition.given(np.arange(30) % 2), mu=0.1)
+    method, zero = OwnCurvature(0, sketch=sketch), problem.x0()
+    gradient = problem.mix(zero, problem.weights)[1]
+    trace = sum(w * problem.data_hessian(zero, i).trace for i, w in enumerate(problem.weights))
+    first = run(method, problem, 1, progress=False).x
+    np.testing.assert_allclose(first, -gradient / (trace / problem.dim + 0.1), rtol=1e-9)
+    last = run(method, problem, 25, progress=False).value[-1]
+    np.testing.assert_allclose(last, optimum(problem).value, rtol=1e-9)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ownstep.engines import describe, run
@@ -14,6 +14,7 @@ from ..conftest import make_least_squares, make_logistic
 from ..contract.test_methods import closed_form, solve
 
 
+@settings(max_examples=8)  # 1,400 rounds each
 @given(st.integers(0, 200), st.integers(2, 5))
 def test_the_local_phase_ends_at_the_reweighted_solution_and_the_common_one_at_the_true(seed, devices):
     problem = make_least_squares(devices, seed=seed, mu=0.3)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
+from scipy.optimize._dcsrch import DCSRCH
 
 from ownstep import partition
 from ownstep.engines import Bernoulli, describe, run
 from ownstep.engines.local.answering import Answering, checked_triangle
 from ownstep.methods import LBFGS, Ask, Newton
 from ownstep.methods.pooled.newton import newton_step
+from ownstep.methods.search.pairs import stacked
 from ownstep.methods.search.wolfe import DECREASE, NARROW, SLOPE, Search
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, optimum
 from ownstep.support.errors import InvalidInput
@@ -70,6 +72,41 @@ def test_a_search_ends_at_a_wolfe_point(phi, first):
     assert phi(tried)[0] <= value + DECREASE * tried * slope
     narrow = search.bracketed and search.upper - search.lower <= NARROW * search.upper
     assert abs(phi(tried)[1]) <= SLOPE * abs(slope) or narrow
+
+
+def _wavy(seed):
+    """(phi and phi' of a curve with several minima and phi'(0) < 0, a first step that may be far too short or long)."""
+    rng = np.random.default_rng(seed)
+    heights, waves, shifts = rng.uniform(0, 1.5, 3), rng.uniform(0.1, 3, 3), rng.uniform(-2, 2, 3)
+    bowl, scale = rng.uniform(0, 0.5), 10.0 ** rng.uniform(-2, 2)
+    down = -math.copysign(scale, heights * waves @ np.cos(shifts) - 0.15)
+
+    def phi(t):
+        u = down * t
+        value = heights @ np.sin(waves * u + shifts) + bowl * u**2 + 0.3 * np.logaddexp(0, -u)
+        return float(value), float(
+            down * (heights * waves @ np.cos(waves * u + shifts) + 2 * bowl * u - 0.3 / (1 + np.exp(u)))
+        )
+
+    return phi, 10.0 ** rng.uniform(-2.5, 2) / scale
+
+
+def test_every_trial_is_that_of_minpack():
+    """The same points, one after the other, as SciPy's translation of ``dcsrch``; in all cases of its ``dcstep``."""
+    lengths = []
+    hard = [(phi, first) for phi in FUNCTIONS for first in (1e-3, 1e-1, 1e1, 1e3)]
+    for phi, first in [*map(_wavy, range(300)), *hard]:
+        (value, slope), theirs, ours = phi(0.0), [], []
+        peer = DCSRCH(lambda t: theirs.append(t) or phi(t)[0], lambda t: phi(t)[1], DECREASE, SLOPE, NARROW, 0.0, 1e10)  # noqa: B023
+        peer(first, phi0=value, derphi0=slope, maxiter=20)
+        search = Search.begin(value, slope, first, 0.0)
+        while not search.done:
+            ours.append(search.step)
+            search = search.seen(*phi(search.step))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+        lengths.append(len(ours))
+    assert max(lengths) >= 7
+    assert np.mean(lengths) > 2
 
 
 def test_a_trial_that_overflows_is_shortened():
@@ -279,3 +316,9 @@ def test_without_a_penalty_nothing_breaks(method):
         history = run(method, BinaryLogistic(rows, labels, mu=0.0, intercept=intercept), 40)
         assert np.isfinite(history.value).all()
         assert history.value[-1] < 1e-3
+
+
+def test_rows_of_one_part_and_of_several():
+    rows = np.arange(6.0).reshape(3, 2)
+    assert stacked([rows]) is rows
+    np.testing.assert_array_equal(stacked([rows[:1], rows[1:2], rows[2:]]), rows)

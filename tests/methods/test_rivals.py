@@ -285,3 +285,12 @@ def test_bytes_are_those_that_travel(small_logistic):
 def test_bad_input_is_quoted(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+def test_the_work_of_some_devices_is_theirs_in_their_order():
+    """What is one number for all stays it; what every device has of its own is chosen."""
+    whole = LocalWork(np.array([3, 1, 4]), np.array([0.1, 0.5, 0.9]), shift=np.arange(6.0).reshape(3, 2))
+    some = whole.keep([2, 0])
+    assert (some.steps.tolist(), some.step.tolist(), some.shift.tolist()) == ([4, 3], [0.9, 0.1], [[4, 5], [0, 1]])
+    alike = LocalWork(7, 0.25, prox=0.5).keep([1])
+    assert (alike.steps, alike.step, alike.shift, alike.prox) == (7, 0.25, None, 0.5)

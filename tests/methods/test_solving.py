@@ -11,7 +11,7 @@ from ownstep.engines.local import solving
 from ownstep.engines.local.answering import Answering
 from ownstep.methods import DANE, GIANT, LBFGS, Ask
 from ownstep.methods.base import SolveWork
-from ownstep.problems import optimum
+from ownstep.problems import LeastSquares, optimum
 from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_logistic
@@ -24,6 +24,19 @@ def test_a_device_solves_its_newton_system(dense, monkeypatch):
     x, v, c = rng.standard_normal(6), rng.standard_normal(6), np.array([0.2, 0.0, 0.7])
     expected = sum(c[i] * np.linalg.solve(problem.hessian(x, np.eye(3)[i]) + 0.3 * np.eye(6), v) for i in range(3))
     np.testing.assert_allclose(solving.solved(problem, x, SolveWork(v, 0.3), c), expected, rtol=1e-5 if dense else 1e-4)
+
+
+def test_a_device_gives_up_after_as_many_products_as_there_are_unknowns(monkeypatch):
+    """So that a device whose Hessian is all but singular does not compute for ever."""
+    monkeypatch.setattr(solving, "DENSE", 0)
+    rows = np.random.default_rng(0).standard_normal((40, 12)) * np.geomspace(1, 1e-7, 12)
+    one = LeastSquares(rows, np.ones(40), mu=0.0)
+    products = []
+    monkeypatch.setattr(
+        type(one), "hessian_product", lambda self, x, v: products.append(1) or rows.T @ (rows @ v) / len(rows)
+    )
+    solving.solved(one, one.x0(), SolveWork(np.ones(12)), np.ones(1))
+    assert len(products) <= 12 + 1  # one more for the first residual
 
 
 @pytest.mark.parametrize("prox", [0.0, 2.0])

@@ -60,6 +60,22 @@ def plain_loss(kind: str, rows, targets, x, mu):
     return losses.mean() + mu / 2 * x @ x
 
 
+@pytest.mark.parametrize("kind", ["binary", "multinomial", "reference"])
+@pytest.mark.parametrize("far", [1e3, -1e3])
+def test_scores_far_beyond_what_exp_can_take(kind, far):
+    """Losses of thousands and shares of zero and one, not inf and nan."""
+    rng = np.random.default_rng(6)
+    rows, targets = rng.uniform(0.5, 2, (20, 3)), rng.permutation(np.arange(20) % MODELS[kind][1])
+    made = MODELS[kind][0](rows, targets, mu=0.0)
+    x = far * rng.uniform(0.5, 1, made.dim)
+    losses, gradient = made.mix(x, made.weights)
+    assert losses[0] == pytest.approx(plain_loss(kind, rows, targets, x, 0.0), rel=1e-12)
+    step = 1e-3 * rng.standard_normal(made.dim)
+    slope = plain_loss(kind, rows, targets, x + step, 0.0) - plain_loss(kind, rows, targets, x - step, 0.0)
+    assert gradient @ step == pytest.approx(slope / 2, rel=1e-6, abs=1e-11)
+    assert np.isfinite(made.hessian_product(x, step)).all()
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", MODELS)
 def test_values_and_gradients_against_the_definition(kind, sparse):

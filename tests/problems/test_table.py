@@ -11,10 +11,17 @@ from ownstep.problems.linear import by_device, table
 from .test_linear import MODELS, problem
 
 
-@pytest.fixture
-def many_blocks(monkeypatch):
-    """Thirty rows become many blocks of different sizes."""
-    for name, size in {"ONE_BLOCK": 10, "CACHE_ROWS": 4, "GATHER_ROWS": 7, "BLOCK_BYTES": 100, "LANES": 3}.items():
+@pytest.fixture(params=["scatter", "gather"])
+def many_blocks(request, monkeypatch):
+    """Thirty rows become many blocks of different sizes, whose sparse transposed products scatter or gather."""
+    monkeypatch.setattr(table, "SCATTER", 100 if request.param == "scatter" else 0)
+    for name, size in {
+        "ONE_BLOCK": 10,
+        "BLOCK_ENTRIES": 12,
+        "ENTRIES_PER_FEATURE": 1,
+        "BLOCK_BYTES": 100,
+        "LANES": 3,
+    }.items():
         monkeypatch.setattr(table, name, size)
 
 
@@ -44,13 +51,14 @@ def test_blocks_change_rounding_alone_and_threads_not_even_that(kind, sparse, ma
         np.testing.assert_allclose(one, expected, atol=1e-13)
 
 
-def test_a_sparse_table_in_blocks_adds_in_the_order_of_one_block(monkeypatch):
-    """Cut by rows and by features alone, every sum is the same as before; only GATHER_ROWS cuts sums."""
-    expected = outcome(problem("binary", sparse=True))
-    for name, size in {"ONE_BLOCK": 10, "CACHE_ROWS": 4, "LANES": 3}.items():
-        monkeypatch.setattr(table, name, size)
-    for got, wanted in zip(outcome(problem("binary", sparse=True, threads=2)), expected, strict=True):
-        assert got.tobytes() == wanted.tobytes()
+def test_a_small_sparse_table_adds_row_after_row():
+    """The order in which recorded runs were added up, to the last bit."""
+    made = problem("squares", sparse=True)
+    A, x = made.table.A, np.random.default_rng(3).standard_normal(made.dim)
+    total = np.zeros(made.dim)
+    for start, stop, factor in zip(A.indptr, A.indptr[1:], np.sin(A @ x), strict=False):
+        total[A.indices[start:stop]] += A.data[start:stop] * factor
+    assert made.table.transposed(lambda z, block: np.sin(z), x).tobytes() == total.tobytes()
 
 
 def test_a_block_of_sparse_rows_shares_memory_with_the_table():

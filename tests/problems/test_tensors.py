@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import expit
 
 torch = pytest.importorskip("torch")
 
@@ -111,3 +112,13 @@ print(ownstep.run(ownstep.OwnStep(), made, 5).rounds)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)
     assert done.stdout == "5\n", done.stderr
+
+
+@pytest.mark.parametrize("score", [-1e3, -45.0, -39.9, -30.0, 0.0, 30.0, 39.9, 40.1, 45.0, 1e3])
+def test_losses_far_from_zero_to_the_last_digits(score):
+    """In float64 against log(1 + exp(s z)) by logaddexp, and the slope s / (1 + exp(-s z))."""
+    for label in (0, 1):
+        made = logistic_regression(np.array([[score], [score]]), np.array([label, 1 - label]), mu=0.0, device="cpu")
+        losses, slope = made.mix(torch.ones(1, dtype=torch.float64), np.ones(1))
+        assert losses[0] == pytest.approx((np.logaddexp(0, -score) + np.logaddexp(0, score)) / 2, rel=1e-15)
+        assert float(slope) == pytest.approx(score * (expit(score) - expit(-score)) / 2, rel=1e-14)

@@ -11,6 +11,7 @@ Vectors are not reorthogonalised: for the largest eigenvalue that only costs pro
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,7 @@ def largest_eigenvalues(product: Callable[[Array], Array], starts: NDArray[np.in
     raise OwnstepError(f"Lanczos did not converge on the Hessian bound in {MOST} products")
 
 
-class _Ritz:
+class _Ritz(ABC):
     """The tridiagonal matrices, and the largest eigenvalue of each."""
 
     def __init__(self) -> None:
@@ -87,8 +88,9 @@ class _Ritz:
         self.beta.append(beta)
         return done
 
+    @abstractmethod
     def _update(self, beta: Array) -> bool:
-        raise NotImplementedError
+        """Find the largest eigenvalue of each T, which ``beta`` couples to what is left: are all known?"""
 
 
 class _Few(_Ritz):

@@ -164,6 +164,8 @@ def checked(sketch: Sketch, dim: int, rank: int, name: str) -> Sketch:
 
 def qr(matrix: Any) -> Any:
     """Orthonormal columns with the same span, NumPy's or torch's; by Cholesky twice where the columns are not close."""
+    if not matrix.shape[1]:
+        return matrix
     gram = to_numpy(matrix.T @ matrix).astype(float)
     values, W = np.linalg.eigh((gram + gram.T) / 2)
     if values[0] > 1e-6 * values[-1] and matrix.dtype.itemsize > 4:

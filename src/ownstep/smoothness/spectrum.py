@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from ownstep.partition import squared_norms
 from ownstep.problems.linear.model import LinearModel
 from ownstep.smoothness.base import Smoothness
-from ownstep.smoothness.many import DENSE_LIMIT, devices_tops, pooled_top
+from ownstep.smoothness.many import DENSE_LIMIT, tops
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 FEW_DEVICES, SMALL = 128, 2**20
@@ -32,11 +32,12 @@ def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
     every row's curvature 1/2.
     """
     _require_linear(problem)
-    if len(problem.counts) <= FEW_DEVICES and problem.work <= SMALL:
-        values = np.array([_top(problem, [i], np.ones(1), seed) for i in range(len(problem.counts))])
-        pooled = _top(problem, range(len(problem.counts)), problem.weights, seed)
+    if len(problem.counts) <= FEW_DEVICES and problem.table.size * problem.outputs <= SMALL:
+        every = range(len(problem.counts))
+        values = np.array([_top(problem, [i], np.ones(1), seed) for i in every])
+        pooled = float(values[0]) if len(every) == 1 else _top(problem, every, problem.weights, seed)
     else:
-        values, pooled = devices_tops(problem, seed), pooled_top(problem, seed)
+        values, pooled = tops(problem, seed)
     return Smoothness(
         values,
         problem.curvature_kind,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ownstep.methods.base import Vector
+from ownstep.methods.base import Answer, Ask, Vector
 from ownstep.methods.federated.fedopt import FedOpt, ServerState
+from ownstep.methods.local_work import LocalWork
+from ownstep.methods.steps import check_positive
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
+
+OWN = "own"
+"""A client step of 1/L_i on device i."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,36 @@ class FedAvg(FedOpt):
     Parameters
     ----------
     client_step, server_step, local_steps : eta_l, eta and E, see :class:`~ownstep.methods.federated.fedopt.FedOpt`.
+        ``client_step="own"`` is 1/L_i on device i. With one local step that is Algorithm 1's local phase.
     """
+
+    def __post_init__(self) -> None:
+        if self.client_step != OWN:
+            super().__post_init__()
+            return
+        check_positive("server_step", self.server_step)
+        self._check_local_steps()
+
+    def start(self, x0: Vector, devices: Devices) -> ServerState:
+        """Begin at x0, at rest; of own steps the mean is shown."""
+        if self.client_step != OWN:
+            return super().start(x0, devices)
+        rest = 0.0 * x0
+        return ServerState(x0, 0, devices.mean_step, rest, rest, devices)
+
+    def ask(self, state: ServerState) -> Ask:
+        """The sum of the devices' moves over -eta_l; with own steps their weighted sum itself."""
+        if self.client_step != OWN:
+            return super().ask(state)
+        steps = 1 / state.devices.L
+        work = LocalWork(self.local_steps, steps) if self.local_steps > 1 else None
+        return Ask(state.x, state.devices.weights * steps, work)
+
+    def tell(self, state: ServerState, answer: Answer) -> ServerState:
+        """Delta_t from the sum, then the server's step."""
+        if self.client_step != OWN:
+            return super().tell(state, answer)
+        return replace(self._step(state, -1.0 * answer.sum), k=state.k + 1)
 
     def _step(self, state: ServerState, delta: Vector) -> ServerState:
         return replace(state, x=state.x + self.server_step * delta)

@@ -59,6 +59,12 @@ class Mixing:
         digest = hashlib.sha256(np.ascontiguousarray(self.matrix).tobytes()).hexdigest()[:8]
         return f"Mixing({self.name!r}, {len(self)} devices, lambda_2={self.second_eigenvalue:.4g}, {digest})"
 
+    def lazier(self, theta: float) -> Mixing:
+        """(1 - theta) I + theta W, which listens less: 0 < theta <= 1."""
+        if not 0 < theta <= 1:
+            raise InvalidInput(f"theta of (1 - theta) I + theta W must be in (0, 1], got {theta!r}")
+        return Mixing((1 - theta) * np.eye(len(self)) + theta * self.matrix, self.name)
+
     @property
     def eigenvalues(self) -> Array:
         """In ascending order; the last is 1."""

@@ -20,7 +20,7 @@ from ownstep.methods.gossip.graphs import mixing_matrix
 from ownstep.methods.gossip.mixing import Mixing, among
 from ownstep.methods.steps import check_positive, octaves
 from ownstep.plan import Devices
-from ownstep.support.errors import unknown_name
+from ownstep.support.errors import InvalidInput, unknown_name
 
 STEPS = {
     "largest": "1 / max_i N w_i L_i, times what keeps the method stable on its graph",
@@ -48,13 +48,13 @@ class Peers(ABC):
 
     Parameters
     ----------
-    step : a number, or a name of :data:`STEPS`.
+    step : a number, a name of :data:`STEPS`, or one number per device for methods that allow ``"own"``.
     graph : a name of :data:`~ownstep.methods.gossip.graphs.GRAPHS`, or a given :class:`Mixing`.
     rule : how its links are weighed, ``"metropolis"`` or ``"lazy"``.
     weights : ``"samples"`` or ``"uniform"``, as for Algorithm 1.
     """
 
-    step: float | str = "largest"
+    step: float | str | tuple[float, ...] = "largest"
     graph: str | Mixing = "ring"
     rule: str = "metropolis"
     weights: str = "samples"
@@ -64,7 +64,12 @@ class Peers(ABC):
     needs_everyone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.step, str):
+        if isinstance(self.step, tuple):
+            if "own" not in self.steps_allowed:
+                raise InvalidInput(f"{type(self).__name__} takes one step for all devices, got {self.step!r}")
+            for one in self.step:
+                check_positive("a step", one)
+        elif not isinstance(self.step, str):
             check_positive("a step", self.step)
         elif self.step not in self.steps_allowed:
             raise unknown_name(f"step of {type(self).__name__}", self.step, self.steps_allowed)
@@ -90,6 +95,8 @@ class Peers(ABC):
 
     def _steps(self, devices: Devices, mixer: Mixing) -> NDArray[np.float64]:
         share = len(devices) * devices.weights
+        if isinstance(self.step, tuple) and len(self.step) != len(devices):
+            raise InvalidInput(f"there are {len(self.step)} steps for {len(devices)} devices")
         named = {
             "largest": self._cut(mixer) / (share * devices.L).max(),
             "mean": 1 / devices.L_bar,
@@ -122,7 +129,8 @@ class Peers(ABC):
 
     def progress(self, state: PeersState) -> Progress:
         """One phase, and the mean step."""
-        return Progress("local" if self.step == "own" else "common", float(state.devices.weights @ state.steps))
+        own = self.step == "own" or isinstance(self.step, tuple)
+        return Progress("local" if own else "common", float(state.devices.weights @ state.steps))
 
 
 def column(numbers: NDArray[Any], x: Vector) -> Any:

@@ -45,7 +45,7 @@ class Newton(Searched[NewtonState]):
 
     def ask(self, state: NewtonState) -> Ask:
         """Grad f and the Hessian at the trial."""
-        return replace(super().ask(state), hessian=True)
+        return Ask(state.x, state.devices.weights, base=self._compared(state), hessian=True)
 
     def _keep(self, state: NewtonState, answer: Answer, everyone: bool) -> NewtonState:
         if answer.hessian is None:
@@ -59,22 +59,20 @@ class Newton(Searched[NewtonState]):
 
 def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.float64]:
     """-|H|^{-1} g for the symmetric H with this upper triangle."""
-    from scipy.linalg import cho_factor, cho_solve  # here, so that the room needs numpy alone
+    from scipy.linalg.lapack import dpotrf, dpotrs  # here, so that the room needs numpy alone
 
     d = len(gradient)
     H = np.zeros((d, d))
     H[upper(d)] = triangle
-    H.T[upper(d)] = triangle
     for shift in (0.0, SHIFT * float(H.diagonal().max(initial=0.0))):
         H.flat[:: d + 1] += shift
-        try:
-            factor = cho_factor(H, check_finite=False)
-        except np.linalg.LinAlgError:
+        factor, failed = dpotrf(H.T, lower=1)  # H.T is in Fortran's order, and its lower triangle is H's upper one
+        if failed:
             continue  # not positive definite
-        diagonal = factor[0].diagonal()
+        diagonal = factor.diagonal()
         if diagonal.min() ** 2 > FLAT * diagonal.max() ** 2:
-            return np.asarray(-cho_solve(factor, gradient.astype(float), check_finite=False))
-    values, vectors = np.linalg.eigh(H)
+            return np.asarray(-dpotrs(factor, gradient.astype(float), lower=1)[0])
+    values, vectors = np.linalg.eigh(H, UPLO="U")
     sizes = np.maximum(np.abs(values), FLAT * np.abs(values).max())
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(-vectors @ ((vectors.T @ gradient) / sizes))

@@ -70,15 +70,18 @@ class Searched(ABC, Generic[State]):
 
     def ask(self, state: State) -> Ask:
         """Grad f at the trial, and at the base too where somebody was absent."""
-        return Ask(state.x, state.devices.weights, base=state.base if state.partial and state.kept else None)
+        return Ask(state.x, state.devices.weights, base=self._compared(state))
+
+    def _compared(self, state: State) -> Vector:
+        """The base, where the trial has to be compared with it over the same devices."""
+        return state.base if state.partial and state.kept else None
 
     def tell(self, state: State, answer: Answer) -> State:
         """Keep the trial and step on from it, or try another t."""
-        state = replace(state, k=state.k + 1)
         if answer.present is not None and not answer.present.any():  # nobody came: ask again
-            return state
+            return replace(state, k=state.k + 1)
         everyone = answer.present is None or bool(answer.present.all())
-        state = replace(state, partial=state.partial or not everyone)
+        state = replace(state, k=state.k + 1, partial=state.partial or not everyone)
         if not state.kept:
             return self._keep(state, answer, everyone) if math.isfinite(answer.value) else state
         if answer.base is not None:
@@ -104,10 +107,11 @@ class Searched(ABC, Generic[State]):
 
     def _keep(self, state: State, answer: Answer, everyone: bool) -> State:
         """Go on from the trial."""
-        if state.kept:
-            state = replace(state, length=norm(state.x - state.base))
-        state = replace(state, base=state.x, gradient=answer.sum, value=answer.value, kept=state.kept + 1)
-        return self._onward(replace(state, whole=everyone, plain=False), answer.sum)
+        state = replace(
+            state, base=state.x, gradient=answer.sum, value=answer.value, kept=state.kept + 1, whole=everyone,
+            plain=False, length=norm(state.x - state.base) if state.kept else state.length,
+        )  # fmt: skip
+        return self._onward(state, answer.sum)
 
     def _onward(self, state: State, gradient: Vector) -> State:
         """A direction from the base, and the first trial along it."""

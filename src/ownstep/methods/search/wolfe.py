@@ -68,20 +68,20 @@ class Search:
 
     def seen(self, value: float, slope: float) -> Search:
         """The search after phi(step) and phi'(step) are known."""
-        self = replace(self, tries=self.tries + 1)
+        tries = self.tries + 1
         if not (math.isfinite(value) and math.isfinite(slope)):  # too far for the arithmetic
             step = self.best.t + 0.1 * (self.step - self.best.t)
-            return replace(self, step=step, done="failed" if self.tries >= MOST else "")
+            return replace(self, tries=tries, step=step, done="failed" if tries >= MOST else "")
         trial, tilt = End(self.step, value, slope), DECREASE * self.start.slope
         enough = value <= self.start.value + self.step * tilt + self.rounding
         if enough and abs(slope) <= SLOPE * -self.start.slope:
-            return replace(self, done="found")
+            return replace(self, tries=tries, done="found")
         narrow = self.bracketed and (
             not self.lower < self.step < self.upper or self.upper - self.lower <= NARROW * self.upper
         )
-        if narrow or self.tries >= MOST:
-            return replace(self, done="found" if enough and self.step > 0 else "failed")
-        self = replace(self, lifted=self.lifted or (enough and slope >= 0))
+        if narrow or tries >= MOST:
+            return replace(self, tries=tries, done="found" if enough and self.step > 0 else "failed")
+        self = replace(self, tries=tries, lifted=self.lifted or (enough and slope >= 0))
         if not self.lifted and value <= self.best.value and not enough:
             best, other, trial = self.best.tilted(tilt), self.other.tilted(tilt), trial.tilted(tilt)
             best, other, step, bracketed = _safeguarded(best, other, trial, self.bracketed, self.lower, self.upper)

@@ -76,9 +76,8 @@ class BinaryLogistic(Classifier):
         np.exp(np.negative(e, out=e), out=e)
         loss = np.log1p(e)
         loss -= np.minimum(margin, 0)
-        slope = np.where(margin >= 0, e, 1)
-        e += 1
-        slope /= np.negative(e, out=e)
+        slope = np.maximum(e, margin < 0)  # e <= 1, so this is 1 where the margin is negative
+        slope /= np.subtract(-1, e, out=e)
         return loss, slope if sign is None else slope * sign
 
     def _second(self, z: Array, u: Array) -> Array:

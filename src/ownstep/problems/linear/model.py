@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,6 +27,9 @@ from ownstep.support.lazy import LazyModule
 
 sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
+
+FEW = 128
+"""Devices up to which the losses of a large table are added device by device."""
 
 
 class LinearModel(ABC):
@@ -119,8 +123,11 @@ class LinearModel(ABC):
 
     @property
     def work(self) -> float:
-        """Multiplications in one product with A."""
-        return float(self.table.size) * self.outputs
+        """Multiplications in one product with A that BLAS does: none where rows are sparse.
+
+        Its threads would only be in the way there: after a product of long vectors they wait in a busy loop.
+        """
+        return 0.0 if sp.issparse(self.table.A) else float(self.table.size) * self.outputs
 
     @property
     def dtype(self) -> Any:
@@ -163,9 +170,9 @@ class LinearModel(ABC):
             return (slope.reshape(len(slope), -1)[:, :, None] * factor[:, None, :]).reshape(len(slope), -1)
 
         if c.ndim == 1:
-            total = self.table.transposed(weighted, point, tail=point.shape[1:]).ravel()
+            total = self.table.transposed(weighted, point).ravel()
             return self._losses(x, loss), total + float(c.sum()) * self.ridge(x)
-        totals = self.table.transposed(weighted, point, tail=(self.outputs * c.shape[1],))
+        totals = self.table.transposed(weighted, point)
         ridge = np.outer(self.ridge(x), c.sum(axis=0).astype(self.dtype))
         return self._losses(x, loss), totals.reshape(self.dim, c.shape[1]) + ridge
 
@@ -185,7 +192,7 @@ class LinearModel(ABC):
             out: Array = (self._second(z, u).T * self.spread(scale, block)).T
             return out
 
-        out: Array = self.table.transposed(curved, self._point(x), self._shaped(v), tail=self._shaped(v).shape[1:])
+        out: Array = self.table.transposed(curved, self._point(x), self._shaped(v))
         return out.ravel() + self.ridge(v)
 
     def hessian(self, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -212,13 +219,33 @@ class LinearModel(ABC):
 
     def keep(self, devices: Sequence[int]) -> LinearModel:
         """The same problem with the data of some devices alone, copied; weights are scaled to sum to one."""
-        some = copy(self)
         chosen = np.asarray(devices, int)
-        at = np.concatenate([np.arange(self.starts[i], self.starts[i + 1]) for i in chosen])
+        some = self._taken([np.arange(self.starts[i], self.starts[i + 1]) for i in chosen])
+        some.weights = self.weights[chosen] / self.weights[chosen].sum()
+        some.names = tuple(self.names[i] for i in chosen)
+        return some
+
+    def sample(self, rows: int, per_device: int = 1, seed: int = 0) -> LinearModel:
+        """The same problem on a random sample of the rows, every device with its share; names and weights stay.
+
+        Parameters
+        ----------
+        rows : how many, unless there are fewer; more where a device would have less than ``per_device``.
+        per_device : rows that a device keeps at least, where it has them.
+        """
+        if rows >= self.starts[-1]:
+            return self
+        rng, share = np.random.default_rng([seed, rows]), rows / float(self.starts[-1])
+        kept = np.minimum(self.counts, np.maximum(per_device, np.ceil(share * self.counts))).astype(int)
+        drawn = [rng.choice(n, k, replace=False) for n, k in zip(self.counts, kept, strict=True)]
+        return self._taken([start + np.sort(at) for start, at in zip(self.starts[:-1], drawn, strict=True)])
+
+    def _taken(self, blocks: Sequence[NDArray[np.intp]]) -> LinearModel:
+        """A copy with these stored rows alone, one block per device."""
+        some, at = copy(self), np.concatenate(blocks)
         at, some._order = at if self._order is None else self._order[at], None
         some._y, some.table = self._y[at], type(self.table)(self.table.A[at], self.table.threads)
-        some.counts, some.weights = self.counts[chosen], self.weights[chosen] / self.weights[chosen].sum()
-        some.names = tuple(self.names[i] for i in chosen)
+        some.counts = np.array([len(block) for block in blocks])
         some.starts = np.concatenate([[0], np.cumsum(some.counts)])
         return some
 
@@ -275,9 +302,11 @@ class LinearModel(ABC):
 
     def means(self, values: Array) -> Array:
         """The mean over each device's rows of one number per row."""
-        if self._order is None:
-            return np.asarray(np.add.reduceat(values, self.starts[:-1]) / self.counts)
-        return np.bincount(self._device_of, values, minlength=len(self.counts)) / self.counts
+        if self._order is not None:
+            return np.bincount(self._device_of, values, minlength=len(self.counts)) / self.counts
+        if len(self.counts) <= FEW and len(self.table.blocks) > 1:  # reduceat adds one number after the other
+            return np.array([values[a:b].sum() for a, b in pairwise(self.starts)]) / self.counts
+        return np.asarray(np.add.reduceat(values, self.starts[:-1]) / self.counts)
 
 
 def _checked_rows(rows: Any, dtype: Any) -> Any:

@@ -50,6 +50,8 @@ class DataHessian:
     def __matmul__(self, V: Array) -> Array:
         """H_i V, for the columns of V at once."""
         k = V.shape[1]
+        if not k:  # a sketch of rank 0
+            return np.zeros_like(V)
         wide = V.reshape(self.features, self.outputs * k)
         out = np.zeros_like(wide)
         for block in blocks(self.rows, self.outputs * k):
@@ -102,17 +104,16 @@ def gram(rows: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     if sp.issparse(rows):
         scaled = sp.diags_array(weights) @ rows
         return np.asarray((rows.T @ scaled).toarray(), float)
-    from scipy.linalg.blas import dsyrk
-
     total = np.zeros((rows.shape[1],) * 2)
     if weights.min() < 0:
         for block in blocks(rows, rows.shape[1]):
             total += rows[block].T @ (rows[block] * weights[block, None])
         return total
     roots = np.sqrt(weights)
-    for block in blocks(rows, rows.shape[1]):  # B^T B is symmetric: half the work
-        total += dsyrk(1.0, np.multiply(rows[block], roots[block, None], dtype=float).T)
-    return np.asarray(total + np.triu(total, 1).T)
+    for block in blocks(rows, rows.shape[1]):
+        scaled = np.multiply(rows[block], roots[block, None], dtype=float)
+        total += scaled.T @ scaled  # NumPy sees that this is symmetric: half the work
+    return total
 
 
 def blocks(rows: Any, width: int) -> Iterator[slice]:

@@ -23,27 +23,27 @@ Array = NDArray[Any]
 Pointwise = Callable[..., Any]
 """(A_b x for every x of the pass, the slice b) -> one row for each row of the block."""
 
-CACHE_ROWS = 2**16
-"""Rows in one block of a sparse pass: what is computed row by row then stays in the cache."""
-
-GATHER_ROWS = 2**17
-"""Rows behind one block of a sparse transposed product: it gathers from a vector that long, which fits the L2 cache."""
-
 BLOCK_BYTES = 2**22
 """Of one block of dense rows: still in the L3 cache when the transposed product reads it again."""
+
+BLOCK_ENTRIES = 2**19
+"""Of one block of sparse rows: still in the L3 cache then, and few enough calls of SciPy."""
+
+ENTRIES_PER_FEATURE = 8
+"""Of one block of sparse rows, at least: a block adds a vector as long as there are features."""
+
+SCATTER = 2**16
+"""Features up to which a sparse transposed product scatters: so many sums fit the L2 cache."""
 
 ONE_BLOCK = 2**20
 """Stored numbers up to which a table is one block: threads would not pay."""
 
 LANES = 32
-"""Sums that a dense pass keeps apart, and parts of a sparse one's result: the most threads that a pass can use."""
-
-LANE_SIZE = 2**18
-"""Stored numbers behind one part of a sparse transposed product, at least: a call of SciPy costs some 10 us."""
+"""Sums that a pass keeps apart: the most threads that it can use."""
 
 
 class Table(ABC):
-    """Rows a_1, ..., a_n in memory, dense or sparse.
+    """Rows a_1, ..., a_n in memory, dense or sparse, in blocks that are each read once in a pass.
 
     Parameters
     ----------
@@ -57,6 +57,10 @@ class Table(ABC):
     def __init__(self, A: Any, threads: int | None) -> None:
         self.A, self.threads = A, threads
         thread_count(threads)
+        self.blocks = [slice(0, A.shape[0])] if self.size <= ONE_BLOCK else self._cut()
+        self._parts: list[Any] = [None] * len(self.blocks)
+        self.share_out(self._prepare, range(len(self.blocks)))
+        self._lanes = [lane for lane in np.array_split(np.arange(len(self.blocks)), LANES) if len(lane)]
 
     @property
     @abstractmethod
@@ -65,15 +69,39 @@ class Table(ABC):
 
     @abstractmethod
     def rows(self, block: Any) -> Any:
-        """Consecutive rows, without a copy."""
+        """Some rows; consecutive ones without a copy."""
 
     @abstractmethod
-    def transposed(self, F: Pointwise, *xs: Array, tail: tuple[int, ...] = ()) -> Array:
-        """A^T F(A x_1, A x_2, ..., block), one pass over the rows; F gives rows of shape ``tail``."""
+    def _cut(self) -> list[slice]:
+        """The blocks of a large table."""
 
-    @abstractmethod
+    def _prepare(self, at: int) -> None:
+        """(rows, their transpose, where they are) of a block: SciPy takes 20 us to make a transpose of a view."""
+        rows = self.rows(self.blocks[at])
+        self._parts[at] = rows, self._turned(rows), self.blocks[at]
+
+    def _turned(self, rows: Any) -> Any:
+        return rows.T
+
     def each_block(self, F: Callable[..., object], *xs: Array) -> None:
         """F(A_b x_1, A_b x_2, ..., b) for every block b of rows."""
+        self.share_out(lambda part: F(*(part[0] @ x for x in xs), part[2]), self._parts)
+
+    def transposed(self, F: Pointwise, *xs: Array) -> Array:
+        """A^T F(A x_1, A x_2, ..., block), one pass over the rows."""
+        sums: list[Any] = [None] * len(self._lanes)
+
+        def add(lane: int) -> None:
+            for at in self._lanes[lane]:
+                rows, columns, block = self._parts[at]
+                part = columns @ F(*(rows @ x for x in xs), block)
+                sums[lane] = part if sums[lane] is None else np.add(sums[lane], part, out=sums[lane])
+
+        self.share_out(add, range(len(sums)))
+        out: Array = sums[0]
+        for other in sums[1:]:
+            out += other
+        return out
 
     def share_out(self, function: Callable[[Any], object], tasks: Sequence[Any]) -> None:
         """Call a function on every task, on the table's threads, with one BLAS thread each."""
@@ -83,11 +111,7 @@ class Table(ABC):
 
 
 class DenseTable(Table):
-    """Rows of an array; each block is read once in a pass, and the transposed product finds it in the cache."""
-
-    def __init__(self, A: Array, threads: int | None) -> None:
-        super().__init__(A, threads)
-        self.blocks = _cut(len(A), len(A) if A.size <= ONE_BLOCK else max(1, BLOCK_BYTES // A[0].nbytes))
+    """Rows of an array, or of a file mapped into memory."""
 
     @property
     def size(self) -> int:
@@ -98,58 +122,17 @@ class DenseTable(Table):
         """Some rows; consecutive ones without a copy."""
         return self.A[block]
 
-    def each_block(self, F: Callable[..., object], *xs: Array) -> None:
-        """F(A_b x_1, A_b x_2, ..., b) for every block b of rows."""
-        self.share_out(lambda b: F(*(self.A[b] @ x for x in xs), b), self.blocks)
-
-    def transposed(self, F: Pointwise, *xs: Array, tail: tuple[int, ...] = ()) -> Array:
-        """A^T F(A x_1, A x_2, ..., block), one pass over the rows; F gives rows of shape ``tail``."""
-        if len(self.blocks) == 1:
-            whole: Array = self.A.T @ F(*(self.A @ x for x in xs), self.blocks[0])
-            return whole
-        lanes = [lane for lane in np.array_split(np.arange(len(self.blocks)), LANES) if len(lane)]
-        sums: list[Any] = [None] * len(lanes)
-
-        def add(lane: int) -> None:
-            total: Any = None
-            for at in lanes[lane]:
-                block = self.blocks[at]
-                rows = self.A[block]
-                part = rows.T @ F(*(rows @ x for x in xs), block)
-                total = part if total is None else np.add(total, part, out=total)
-            sums[lane] = total
-
-        self.share_out(add, range(len(lanes)))
-        out: Array = sums[0]
-        for other in sums[1:]:
-            out += other
-        return out
+    def _cut(self) -> list[slice]:
+        n, step = len(self.A), max(1, BLOCK_BYTES // self.A[0].nbytes)
+        return [slice(a, min(a + step, n)) for a in range(0, n, step)]
 
 
 class SparseTable(Table):
-    """Rows of a CSR array, and their transpose in rows of its own.
+    """Rows of a CSR array.
 
-    The product with A^T then gathers instead of scattering, which is up to twice as fast. It is cut by rows, so that
-    what it gathers from fits the cache, and by features, so that every thread writes a part of the result.
+    The transposed product scatters from them into a vector in the cache. Where that vector is too long, the transpose
+    of every block is stored in rows of its own: the product then gathers.
     """
-
-    def __init__(self, A: Any, threads: int | None) -> None:
-        super().__init__(A, threads)
-        n, d = A.shape
-        small, per_row = A.nnz <= ONE_BLOCK, max(1.0, A.nnz / n)
-        self.blocks = _cut(n, n if small else max(1, int(min(CACHE_ROWS, 2 * ONE_BLOCK / per_row))))
-        self._parts = [self.rows(b) for b in self.blocks]
-        groups = _cut(n, max(GATHER_ROWS, int(4 * d / per_row)))  # short rows of A^T are not worth a cut
-        lanes = int(min(LANES, A.nnz / len(groups) / LANE_SIZE))
-        self._features = [slice(0, d)] if small else _even(np.bincount(A.indices, minlength=d), max(2, lanes))
-        turned: list[Any] = [None] * len(groups)
-
-        def turn(at: int) -> None:
-            whole = sp.csr_array(self.rows(groups[at]).T)
-            turned[at] = [(groups[at], _view(whole, f)) for f in self._features]
-
-        self.share_out(turn, range(len(groups)))
-        self._turned = [[group[f] for group in turned] for f in range(len(self._features))]
 
     @property
     def size(self) -> int:
@@ -158,49 +141,17 @@ class SparseTable(Table):
 
     def rows(self, block: Any) -> Any:
         """Consecutive rows, without a copy."""
-        return _view(self.A, block)
+        a, b, _ = block.indices(self.A.shape[0])
+        A, at = self.A, slice(self.A.indptr[a], self.A.indptr[b])
+        view = sp.csr_array((b - a, A.shape[1]), dtype=A.dtype)
+        # set one by one, as the constructor copies what it finds to be a small part of something large
+        view.data, view.indices, view.indptr = A.data[at], A.indices[at], A.indptr[a : b + 1] - A.indptr[a]
+        return view
 
-    def each_block(self, F: Callable[..., object], *xs: Array) -> None:
-        """F(A_b x_1, A_b x_2, ..., b) for every block b of rows."""
-        self.share_out(lambda at: F(*(self._parts[at] @ x for x in xs), self.blocks[at]), range(len(self.blocks)))
+    def _turned(self, rows: Any) -> Any:
+        return rows.T if self.A.shape[1] <= SCATTER else sp.csr_array(rows.T)
 
-    def transposed(self, F: Pointwise, *xs: Array, tail: tuple[int, ...] = ()) -> Array:
-        """A^T F(A x_1, A x_2, ..., block), one pass over the rows and one over their transpose."""
-        (n, d), dtype = self.A.shape, np.result_type(self.A.dtype, *xs)
-        values, out = np.empty((n, *tail), dtype), np.empty((d, *tail), dtype)
-
-        def fill(*given: Any) -> None:
-            values[given[-1]] = F(*given)
-
-        def add(at: int) -> None:
-            (group, part), *others = self._turned[at]
-            total = part @ values[group]
-            for group, part in others:
-                total += part @ values[group]
-            out[self._features[at]] = total
-
-        self.each_block(fill, *xs)
-        self.share_out(add, range(len(self._features)))
-        return out
-
-
-def _cut(n: int, step: int) -> list[slice]:
-    """0, ..., n - 1 in consecutive parts of ``step``."""
-    return [slice(a, min(a + step, n)) for a in range(0, n, step)]
-
-
-def _even(work: NDArray[np.intp], parts: int) -> list[slice]:
-    """Consecutive parts of about the same work each."""
-    done = np.cumsum(work)
-    cuts = np.unique([0, *np.searchsorted(done, np.linspace(0, done[-1], parts + 1)[1:-1]), len(work)])
-    return [slice(int(a), int(b)) for a, b in pairwise(cuts)]
-
-
-def _view(A: Any, block: slice) -> Any:
-    """Consecutive rows of a CSR array, whose numbers are not copied."""
-    a, b, _ = block.indices(A.shape[0])
-    at = slice(A.indptr[a], A.indptr[b])
-    view = sp.csr_array((b - a, A.shape[1]), dtype=A.dtype)
-    # set one by one, as the constructor copies what it finds to be a small part of something large
-    view.data, view.indices, view.indptr = A.data[at], A.indices[at], A.indptr[a : b + 1] - A.indptr[a]
-    return view
+    def _cut(self) -> list[slice]:
+        count = max(2, self.size // max(BLOCK_ENTRIES, ENTRIES_PER_FEATURE * self.A.shape[1]))
+        cuts = np.searchsorted(self.A.indptr, np.linspace(0, self.size, count + 1)[1:-1])
+        return [slice(int(a), int(b)) for a, b in pairwise(np.unique([0, *cuts, self.A.shape[0]]))]

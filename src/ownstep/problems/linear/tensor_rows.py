@@ -44,7 +44,9 @@ class DenseRows:
         return self.A @ x
 
     def back(self, w: Tensor) -> Tensor:
-        """A^T w, as a sum over groups of rows: one product per group, all in one call."""
+        """A^T w; of several columns as a sum over groups of rows: one product per group, all in one call."""
+        if w.ndim == 1:
+            return w @ self.A
         n, d = self.shape
         whole = n - n % SPLIT
         columns = w.reshape(n, -1)

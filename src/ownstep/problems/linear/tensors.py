@@ -27,10 +27,11 @@ FEW = 64
 """Devices up to which each one's losses are added up on their own; beyond, they are differences of running sums."""
 
 
-def binary(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """log(1 + exp(-y z)) with y = -1 or +1, and its slope."""
-    margin = z * y
-    return -torch.nn.functional.logsigmoid(margin), torch.sigmoid(-margin).mul_(-y)
+def binary(z: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
+    """log(1 + exp(s z)) with the sign s = -y, and its slope, in four passes over z, which is overwritten."""
+    margin = z.mul_(sign)
+    loss = torch.nn.functional.softplus(margin, threshold=40.0)  # beyond, exp(-40) is less than rounding
+    return loss, margin.sigmoid_().mul_(sign)
 
 
 def multinomial(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +111,7 @@ class TensorLogistic:
         self._second = _second_binary if two else _second_multinomial
         code = np.searchsorted(self.classes, y)
         given = torch.as_tensor(code, device=self.device)
-        self._y = (2 * given - 1).to(self.dtype) if two else given
+        self._y = (1 - 2 * given).to(self.dtype) if two else given  # what the pointwise loss needs of the label
 
     @property
     def dim(self) -> int:
@@ -139,22 +140,25 @@ class TensorLogistic:
     def value(self, x: Tensor) -> float:
         """f(x)."""
         point = self._point(x)
-        return float(self.weights @ self._losses(x, self._pointwise(self.table.times(point), self._y)[0]))
+        sums = self._sums(self._pointwise(self.table.times(point), self._y)[0], 0.5 * (x @ self._ridge(x)))
+        return float(self.weights @ self._losses(sums))
 
     def mix(self, x: Tensor, c: NDArray[np.float64]) -> tuple[NDArray[np.float64], Tensor]:
         """(f_i(x) for every device, sum_i c_i grad f_i(x)): one product with A, one with A^T."""
         c = np.asarray(c, float)
         if c.shape[0] != len(self.counts) or c.ndim > 2:
             raise InvalidInput(f"a mix needs one coefficient for each of {len(self.counts)} devices, got {c.shape}")
-        loss, slope = self._pointwise(self.table.times(self._point(x)), self._y)
-        losses = self._losses(x, loss)
+        z = self.table.times(self._point(x))  # all that follows is handed over while the device is busy with it
         scale, ridge = self._spread((c.T / self.counts).T), self._ridge(x)
+        loss, slope = self._pointwise(z, self._y)
+        sums = self._sums(loss, 0.5 * (x @ ridge))
         if c.ndim == 1:
             weighted = slope.mul_(scale if slope.ndim == 1 else scale[:, None])
-            return losses, self.table.back(weighted).reshape(-1) + float(c.sum()) * ridge
-        weighted = (slope.reshape(len(slope), -1, 1) * scale.reshape(-1, 1, c.shape[1])).flatten(1)
-        total = self.table.back(weighted).reshape(self.dim, -1)
-        return losses, total + torch.outer(ridge, x.new_tensor(c.sum(axis=0)))
+            total = self.table.back(weighted).reshape(-1) + float(c.sum()) * ridge
+        else:
+            weighted = (slope.reshape(len(slope), -1, 1) * scale.reshape(-1, 1, c.shape[1])).flatten(1)
+            total = self.table.back(weighted).reshape(self.dim, -1) + torch.outer(ridge, x.new_tensor(c.sum(axis=0)))
+        return self._losses(sums), total
 
     def gradients(self, x: Tensor) -> Tensor:
         """One row per device: grad f_i(x), or grad f_i(x_i) when x has one row per device."""
@@ -192,20 +196,24 @@ class TensorLogistic:
 
     def _spread(self, values: NDArray[np.float64]) -> Tensor:
         """One entry per device, for each of its rows."""
-        given = torch.as_tensor(values, dtype=self.dtype, device=self.device)
+        given = torch.as_tensor(values, dtype=self.dtype).to(self.device, non_blocking=True)
         return given if len(given) == 1 else given[self._owner]
 
     def _ridge(self, x: Tensor) -> Tensor:
         return (x.view(self.features, self.outputs) * self._penalty[:, None]).reshape(-1)
 
-    def _losses(self, x: Tensor, loss: Tensor) -> NDArray[np.float64]:
-        ridge = (0.5 * (x @ self._ridge(x))).double()
+    def _sums(self, loss: Tensor, ridge: Tensor) -> Tensor:
+        """Every device's sum of losses, and the ridge term: still on the device, so that nothing waits for it."""
         if len(self.counts) <= FEW:
             sums = torch.stack([part.sum(dtype=torch.float64) for part in loss.split(self.counts.tolist())])
         else:
             running = loss.cumsum(0, dtype=torch.float64)[torch.as_tensor(self.starts[1:] - 1, device=self.device)]
             sums = running.diff(prepend=running.new_zeros(1))
-        found = torch.cat([sums, ridge[None]]).cpu().numpy()  # one wait for the device
+        return torch.cat([sums, ridge.double()[None]])
+
+    def _losses(self, sums: Tensor) -> NDArray[np.float64]:
+        """f_i(x) for every device: the one wait of a round, once all of it has been handed to the device."""
+        found = sums.cpu().numpy()
         return np.asarray(found[:-1] / self.counts + found[-1], float)
 
 
