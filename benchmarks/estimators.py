@@ -1,28 +1,52 @@
-"""The estimator against scikit-learn's LogisticRegression, both to a gradient norm of 1e-8: seconds, and coefficients.
+"""The estimator against scikit-learn's LogisticRegression, reading against its peers, and the memory of a fit.
 
-    python benchmarks/estimators.py              digits, breast cancer, w8a
-    python benchmarks/estimators.py large        1,000,000 x 100 dense as well (6 GiB of memory, minutes)
+    python benchmarks/estimators.py [solvers] [large] [reading] [memory] [--out FILE]
 
+``solvers``: digits, breast cancer and w8a, every solver to a gradient norm of 1e-8; ``large``: 1,000,000 x 100 dense.
 A solver's own ``tol`` means something else for each: every peer is run at the loosest of 1e-4, 1e-5, ... whose gradient
-is small enough, so that none does more than it has to. Times are the best of five runs (of one, for the large table).
+is small enough, so that none does more than it has to. ``reading``: LIBSVM and CSV. ``memory``: the largest resident
+size of a process that fits 1,000,000 x 100, in multiples of the table's own.
+
+Times are processor time with one thread, the best of several runs that take turns: on a machine with other work, the
+clock on the wall would measure that work. Without arguments everything but ``large`` is done.
 """
 
 from __future__ import annotations
 
+import json
+import platform
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_digits, load_svmlight_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 import ownstep
 from ownstep.problems import logistic_regression
 from ownstep.sklearn import OwnStepClassifier
 
 GOAL = 1e-8
+SAMPLES, FEATURES = 1_000_000, 100
+
+
+def best_of(jobs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Processor seconds of every job, which take turns."""
+    best = dict.fromkeys(jobs, np.inf)
+    for _ in range(repeats):
+        for name, job in jobs.items():
+            began = time.process_time()
+            job()
+            best[name] = min(best[name], time.process_time() - began)
+    return best
 
 
 def gradient_norm(problem, model) -> float:
@@ -30,56 +54,116 @@ def gradient_norm(problem, model) -> float:
     return float(np.linalg.norm(problem.mix(table.T.ravel(), problem.weights)[1]))
 
 
-def seconds(make, rows, labels, repeats: int):
-    best, model = np.inf, None
-    for _ in range(repeats):
-        model = make()
-        began = time.perf_counter()
-        model.fit(rows, labels)
-        best = min(best, time.perf_counter() - began)
-    return best, model
-
-
-def at_goal(solver: str, rows, labels, problem, repeats: int):
-    for power in range(4, 13):
-        make = lambda tol=10.0**-power: LogisticRegression(solver=solver, tol=tol, max_iter=10_000)  # noqa: E731
-        model = make().fit(rows, labels)
+def at_goal(solver: str, rows, labels, problem, powers):
+    """The solver at the loosest tolerance that is tight enough, or None."""
+    for power in powers:
+        model = LogisticRegression(solver=solver, tol=10.0**-power, max_iter=10_000).fit(rows, labels)
         if gradient_norm(problem, model) <= GOAL:
-            break
-    return seconds(make, rows, labels, repeats)  # the tightest, where none is tight enough
+            return model
+    return None
 
 
-def compare(name: str, rows, labels, repeats: int = 5) -> None:
+def solvers(name: str, rows, labels, repeats: int, powers=range(4, 13)) -> dict[str, Any]:
     problem = logistic_regression(rows, labels, mu=1 / rows.shape[0], intercept=True)
-    ours, model = seconds(lambda: OwnStepClassifier(tol=GOAL), rows, labels, repeats)
-    print(f"{name}: ours {ours:.4f} s, {model.n_iter_} rounds, gradient {gradient_norm(problem, model):.1e}")
-    times = {}
-    for solver in ("lbfgs", "newton-cholesky"):
-        taken, theirs = at_goal(solver, rows, labels, problem, repeats)
-        reached, gap = gradient_norm(problem, theirs), float(abs(theirs.coef_ - model.coef_).max())
-        print(f"  {solver}: {taken:.4f} s, gradient {reached:.1e}, coefficients differ by at most {gap:.1e}")
-        if reached <= GOAL:
-            times[solver] = taken
-    better = min(times, key=times.__getitem__)
-    print(f"  ratio to the better one ({better}): {ours / times[better]:.2f}")
+    ours = OwnStepClassifier(tol=GOAL).fit(rows, labels)
+    models = {s: at_goal(s, rows, labels, problem, powers) for s in ("lbfgs", "newton-cholesky")}
+    jobs = {"ours": lambda: OwnStepClassifier(tol=GOAL).fit(rows, labels)}
+    jobs |= {s: lambda m=m: m.fit(rows, labels) for s, m in models.items() if m is not None}
+    times = best_of(jobs, repeats)
+    better = min((s for s in times if s != "ours"), key=times.__getitem__)
+    gap = float(abs(models[better].coef_ - ours.coef_).max())
+    reached = gradient_norm(problem, ours)
+    told = {"seconds": times, "gradient_norm": reached, "rounds": ours.n_iter_, "coefficients_differ": gap}
+    told |= {"better": better, "ratio": times["ours"] / times[better]}
+    shown = ", ".join(f"{s} {t:.4f} s" for s, t in times.items())
+    print(
+        f"{name}: {shown}; ratio to the better one ({better}) {told['ratio']:.2f}, coefficients differ by {gap:.1e}",
+        flush=True,
+    )
+    return told
 
 
-def large(samples: int = 1_000_000, features: int = 100):
+def large():
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal((samples, features))
-    labels = (rows @ rng.standard_normal(features) / 5 + rng.logistic(size=samples) > 0).astype(int)
+    rows = rng.standard_normal((SAMPLES, FEATURES))
+    labels = (rows @ rng.standard_normal(FEATURES) / 5 + rng.logistic(size=SAMPLES) > 0).astype(int)
     return rows, labels
 
 
-def main() -> None:
+def reading() -> dict[str, Any]:
+    import pandas as pd
+
+    out = {}
+    with tempfile.TemporaryDirectory() as folder:
+        svm, table = Path(folder) / "w8a.svm", Path(folder) / "table.csv"
+        rows, labels = ownstep.load("w8a").table()
+        dump_svmlight_file(rows, labels, str(svm), zero_based=False)
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame(rng.standard_normal((100_000, 30)), columns=[f"c{i}" for i in range(30)])
+        frame.assign(label=rng.integers(0, 2, len(frame))).to_csv(table, index=False)
+        kinds = {
+            "LIBSVM (w8a)": (lambda: ownstep.load(str(svm)), lambda: load_svmlight_file(str(svm))),
+            "CSV (100,000 x 31)": (lambda: ownstep.load(str(table)), lambda: pd.read_csv(table)),
+        }
+        for name, (ours, theirs) in kinds.items():
+            times = best_of({"ours": ours, "peer": theirs}, 7)
+            out[name] = {"seconds": times, "ratio": times["ours"] / times["peer"]}
+            print(f"{name}: ours {times['ours']:.3f} s, peer {times['peer']:.3f} s, ratio {out[name]['ratio']:.2f}")
+    return out
+
+
+MEMORY = """
+import resource, sys
+sys.path.insert(0, {here!r})
+import estimators
+rows, labels = estimators.large()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+if {kind!r} == "fit":
+    from ownstep.glm import fit
+    fit(rows, labels)
+elif {kind!r} == "estimator":
+    estimators.OwnStepClassifier(tol=1e-8).fit(rows, labels)
+else:
+    estimators.LogisticRegression(solver="newton-cholesky").fit(rows, labels)
+print(rows.nbytes, before * 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def memory() -> dict[str, Any]:
+    out = {}
+    for kind in ("fit", "estimator", "newton-cholesky"):
+        code = MEMORY.format(here=str(Path(__file__).parent), kind=kind)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        size, before, peak = map(int, done.stdout.split())
+        out[kind] = {"table": size, "before": before, "peak": peak, "ratio": peak / size}
+        print(f"memory of {kind}: {peak / 2**30:.2f} GiB, {peak / size:.2f} times the table", flush=True)
+    return out
+
+
+def main(arguments: list[str]) -> None:
     warnings.simplefilter("ignore")
-    for name, load in {"breast cancer": load_breast_cancer, "digits": load_digits}.items():
-        rows, labels = load(return_X_y=True)
-        compare(name, StandardScaler().fit_transform(rows), labels)
-    compare("w8a", *ownstep.load("w8a").table())
-    if sys.argv[1:] == ["large"]:
-        compare("1,000,000 x 100", *large(), repeats=1)
+    threadpool_limits(1)
+    out = Path(arguments[arguments.index("--out") + 1]) if "--out" in arguments else None
+    wanted = [a for a in arguments if a in ("solvers", "large", "reading", "memory")]
+    wanted = wanted or ["solvers", "reading", "memory"]
+    found: dict[str, Any] = json.loads(out.read_text()) if out is not None and out.exists() else {}
+    if "solvers" in wanted:
+        tables = {"breast cancer": load_breast_cancer, "digits": load_digits}
+        for name, load in tables.items():
+            rows, labels = load(return_X_y=True)
+            found[name] = solvers(name, StandardScaler().fit_transform(rows), labels, 15)
+        found["w8a"] = solvers("w8a", *ownstep.load("w8a").table(), 5)
+    if "large" in wanted:
+        found["1,000,000 x 100"] = solvers("1,000,000 x 100", *large(), 1, (8, 10))
+    if "reading" in wanted:
+        found |= {"reading": reading()}
+    if "memory" in wanted:
+        found |= {"memory": memory()}
+    found["machine"] = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import ownstep.sklearn
 from ownstep.methods import LBFGS, Newton
 from ownstep.sklearn import OwnStepClassifier, OwnStepRegressor
 
@@ -133,3 +134,22 @@ def test_methods_that_are_none_are_refused():
         OwnStepClassifier(method=3).fit(rows, labels)
     with pytest.raises(ValueError, match="alpha must be a finite number >= 0, got -1"):
         OwnStepRegressor(alpha=-1).fit(rows, labels)
+
+
+def test_a_large_dense_table_begins_with_lbfgs_and_ends_with_newton(monkeypatch):
+    """Whichever of the two ends it, the coefficients are LogisticRegression's, and all rounds are counted."""
+    rng = np.random.default_rng(4)
+    like = rng.standard_normal((400, 6))
+    labels = (like @ np.arange(6.0) / 3 + rng.logistic(size=400) > 0).astype(int)
+    monkeypatch.setattr(ownstep.sklearn, "LARGE", 0)
+    monkeypatch.setattr(ownstep.sklearn, "WIDE", 1)
+    for rows, changes in ((like, False), (like * np.geomspace(1, 1e3, 6), True)):
+        model = OwnStepClassifier(tol=1e-9).fit(rows, labels)
+        peer = LogisticRegression(solver="newton-cholesky", tol=1e-10).fit(rows, labels)
+        np.testing.assert_allclose(model.coef_, peer.coef_, rtol=1e-6)
+        assert (model.history_.settings["key"] == "newton") == changes
+        assert len(model.loss_curve_) == model.n_iter_ + 1
+        assert model.n_iter_ == model.history_.rounds + (ownstep.sklearn.FIRST_ROUNDS if changes else 0)
+    short = OwnStepClassifier(max_iter=3, tol=1e-9)
+    with pytest.warns(ConvergenceWarning):
+        assert short.fit(like, labels).n_iter_ == 3

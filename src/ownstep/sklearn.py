@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -20,6 +22,7 @@ from ownstep.engines import describe, run
 from ownstep.history import History
 from ownstep.methods import LBFGS, METHODS, Method, Newton, OwnStep, parse_switch
 from ownstep.partition import Partition
+from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, LinearModel, logistic_regression
 from ownstep.support.checks import number, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
@@ -27,9 +30,12 @@ from ownstep.support.errors import InvalidInput, unknown_name
 NEWTON_UP_TO, NEWTON_FOR_SEVERAL = 1000, 200
 """Coefficients up to which ``auto`` is Newton's method, for two classes and for more: beyond, its matrices cost more
 than the extra passes of L-BFGS."""
+LARGE, WIDE, FIRST_ROUNDS = 10_000_000, 50, 20
+"""Numbers in a dense table, and columns, from which ``auto`` gives L-BFGS this many rounds before it takes Newton's
+method: there a Hessian costs about d/10 gradients, and on columns of like scale L-BFGS is done by then."""
 
 
-class _Linear(BaseEstimator):  # type: ignore[misc]
+class _Linear(BaseEstimator, ABC):  # type: ignore[misc]
     """What both estimators share: splitting, weighting, solving."""
 
     def _solve(
@@ -46,10 +52,16 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         method = self._method(problem)
         needed = told or not getattr(method, "constant_free", False)
         plan = describe(problem, "exact" if needed else "adaptive")
-        self.history_: History = run(
-            method, problem, self.max_iter, devices=plan.devices, x0=start,
-            gradient_tolerance=self.tol, measure_gradient=True, progress=False,
-        )  # fmt: skip
+        before: list[float] = []
+        rounds = self.max_iter
+        if self.method == "auto" and isinstance(method, Newton) and _costly(problem):
+            first = self._run(LBFGS(), problem, min(FIRST_ROUNDS, rounds), plan.devices, start)
+            rounds, start, before = rounds - first.rounds, first.x, first.value[:-1].tolist()
+            self.history_ = first
+        if not before or (rounds and self.history_.gradient_norm[-1] > self.tol):
+            self.history_ = self._run(method, problem, rounds, plan.devices, start)
+        else:
+            before = []
         if self.history_.gradient_norm[-1] > self.tol:
             warnings.warn(
                 f"||grad f|| is {self.history_.gradient_norm[-1]:.3g} after {self.history_.rounds} rounds, above "
@@ -59,9 +71,15 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
             )
         if needed:
             self.smoothness_, self.gain_ = plan.smoothness, plan.devices.gain
-        self.n_iter_ = max(1, self.history_.rounds)
-        self.loss_curve_ = self.history_.value.tolist()
+        self.n_iter_ = max(1, len(before) + self.history_.rounds)
+        self.loss_curve_ = [*before, *self.history_.value.tolist()]
         return problem
+
+    def _run(self, method: Method, problem: LinearModel, rounds: int, devices: Devices, start: Any) -> History:
+        return run(
+            method, problem, rounds, devices=devices, x0=start,
+            gradient_tolerance=self.tol, measure_gradient=True, progress=False,
+        )  # fmt: skip
 
     def _weighted(self, X: Any, y: NDArray[Any], split: Partition | None, weight: Any, mu: float) -> LinearModel:
         """The problem; rows of a device with different weights become devices of their own, which is the same f."""
@@ -76,8 +94,9 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         share = pairs[:, 1] * counts
         return self._problem(X, y, Partition(codes.ravel(), "weights"), mu / float(share.sum()), share / share.sum())
 
+    @abstractmethod
     def _problem(self, X: Any, y: NDArray[Any], split: Partition | None, mu: float, weights: Any) -> LinearModel:
-        raise NotImplementedError
+        """The objective as a problem; ``mu`` is the penalty per sample."""
 
     def _method(self, problem: LinearModel) -> Method:
         if not isinstance(self.method, str):
@@ -139,6 +158,12 @@ class _Linear(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _costly(problem: LinearModel) -> bool:
+    """Does a Hessian cost so much more than a gradient that L-BFGS is worth a try?"""
+    A = problem.table.A
+    return not sp.issparse(A) and problem.dim >= WIDE and A.size >= LARGE
+
+
 class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
     """Logistic regression by any method of this package, on data that may be split over devices.
 
@@ -161,7 +186,8 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
     tol : stop once ||grad f|| is at most this.
     max_iter : rounds at most.
     random_state : seed of a random partition, a generator, or None to draw one.
-    method : ``"auto"`` takes the fastest to a tolerance, Newton's method or, for many coefficients, L-BFGS;
+    method : ``"auto"`` takes the fastest to a tolerance, Newton's method or, for many coefficients, L-BFGS; on large
+        dense tables L-BFGS first, and Newton's method where it takes long;
         ``"own_step"`` is Algorithm 1; any other name in ``ownstep.methods.METHODS``, or a method object.
     class_weight : ``"balanced"`` or a dictionary by class, as in scikit-learn.
     warm_start : begin from the last solution.
@@ -170,7 +196,7 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
     ----------
     coef_, intercept_ : as in ``LogisticRegression``.
     classes_ : the labels seen.
-    history_ : every round of the run.
+    history_ : every round of the run; where ``auto`` changed the method, of its second part.
     n_iter_, loss_curve_ : rounds used, and f before each of them and after the last.
     smoothness_, gain_ : where the rows were split or the method needs them: the measured constants L_i and the
         predicted gain (sum w_i L_i)(sum w_i / L_i).

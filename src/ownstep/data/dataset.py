@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,14 @@ class Dataset:
     note: str = ""
     label: str = "label"
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def at(self, which: NDArray[Any]) -> Dataset:
+        """Some of the samples, by a mask or by their indices; the authors' held-out part stays as it is."""
+        rows = [self.rows[i] for i in np.arange(len(self.rows))[which]] if isinstance(self.rows, list) else None
+        return replace(
+            self, rows=self.rows[which] if rows is None else rows, labels=self.labels[which],
+            sites=None if self.sites is None else self.sites[which],
+        )  # fmt: skip
 
     def table(self) -> tuple[Any, NDArray[Any]]:
         """(features as a 2-D float matrix, labels), ready for a linear model.

@@ -29,6 +29,7 @@ def check(
     classes: NDArray[Any],
     coefficients: int,
     allow: Collection[str] = (),
+    tested: NDArray[np.bool_] | None = None,
 ) -> None:
     """Refuse sites by name, with every reason, unless they are allowed by name (or ``all`` of them)."""
     unknown = set(allow) - {*names, "all"}
@@ -39,37 +40,58 @@ def check(
         if name in allow or "all" in allow:
             continue
         mine = device_of == i
-        why = list(reasons(rows[mine], labels[mine], features, classes, coefficients))
+        held = 0 if tested is None else int(tested[mine].sum())
+        why = list(reasons(rows[mine], labels[mine], features, classes, coefficients, held))
         if why:
             refused[name] = why
     if refused:
-        said = "; ".join(f"{name} ({_listed(why)})" for name, why in refused.items())
+        said = "; ".join(f"{name} ({listed(why)})" for name, why in refused.items())
         raise InvalidInput(
             f"refused, as so few could be recognised: {said}. Join small groups or leave columns out with --ignore; "
             f"or, where the owner agrees, --allow {','.join(refused)}"
         )
 
 
-def _listed(why: Sequence[str]) -> str:
+def listed(why: Sequence[str]) -> str:
+    """The first reasons, and how many more there are."""
     return ", ".join(why[:4]) + (f" and {len(why) - 4} more" if len(why) > 4 else "")
 
 
 def reasons(
-    rows: Any, labels: NDArray[Any], features: Sequence[str], classes: NDArray[Any], coefficients: int
+    rows: Any,
+    labels: NDArray[Any],
+    features: Sequence[str],
+    classes: NDArray[Any],
+    coefficients: int,
+    tested: int = 0,
+    counted: bool = True,
 ) -> Iterator[str]:
-    """Why a site with these rows would not take part."""
+    """Why a site with these rows would not take part.
+
+    Parameters
+    ----------
+    tested : how many of the rows are kept for measuring.
+    counted : say how few they are; where a coordinator reads it, that number is not for telling either.
+    """
     n = len(labels)
     limit = max(FEWEST_ROWS, ROWS_PER_COEFFICIENT * coefficients)
     if n < limit:
-        yield f"{_rows(n)}, fewer than {limit}: {ROWS_PER_COEFFICIENT} per coefficient and at least {FEWEST_ROWS}"
+        few = f"{_rows(n)}, fewer than {limit}" if counted else f"fewer than {limit} rows"
+        yield f"{few}: {ROWS_PER_COEFFICIENT} per coefficient and at least {FEWEST_ROWS}"
         return
+    if 0 < tested < FEWEST_IN_A_GROUP:
+        yield f"{_few(tested, counted)} held out"
     for c in classes:
         count = int((labels == c).sum())
         if count < FEWEST_IN_A_GROUP:
-            yield f"{_rows(count)} of class {c}"
+            yield f"{_few(count, counted)} of class {c}"
     for name, count in groups(rows, features):
         if count < FEWEST_IN_A_GROUP:
-            yield f"{_rows(count)} with {name}"
+            yield f"{_few(count, counted)} with {name}"
+
+
+def _few(count: int, counted: bool) -> str:
+    return _rows(count) if counted else f"fewer than {FEWEST_IN_A_GROUP} rows"
 
 
 def _rows(count: int) -> str:

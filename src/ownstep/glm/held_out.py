@@ -1,7 +1,9 @@
-"""How well a model predicts rows it has not seen, site by site."""
+"""Rows that a fit does not see: which they are, and how well the model predicts them, site by site."""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,39 @@ from numpy.typing import NDArray
 
 from ownstep.glm.prediction import Model
 from ownstep.problems import BinaryLogistic, optimum
-from ownstep.support.errors import OwnstepError
+from ownstep.support.checks import number, whole_number
+from ownstep.support.errors import InvalidInput, OwnstepError
+
+ALL_SITES = "all sites"
+
+
+def chosen(name: str, rows: int, share: float, seed: int) -> NDArray[np.bool_]:
+    """Which rows of a site are kept for measuring; a matter of its name and the seed, so it can choose by itself."""
+    if number("holdout", share, 0) >= 1:
+        raise InvalidInput(f"holdout must be a share below 1, got {share:g}")
+    rng = np.random.default_rng([whole_number("seed", seed, 0), zlib.crc32(name.encode())])
+    out = np.zeros(rows, bool)
+    out[rng.permutation(rows)[: round(share * rows)]] = True
+    return out
+
+
+def joined(by_site: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What can be said of all sites together from what each says of its own rows.
+
+    Shares and means are weighted by rows. An AUC and a calibration slope compare rows of different sites with each
+    other, which nobody can who does not have them: they are None.
+    """
+    rows = {name: int(told["rows"]) for name, told in by_site.items()}
+    n = sum(rows.values())
+    out: dict[str, Any] = {"rows": n}
+    for key in next(iter(by_site.values())):
+        if key in ("accuracy", "observed", "predicted"):
+            out[key] = sum(rows[s] * told[key] for s, told in by_site.items()) / n
+        elif key == "rmse":
+            out[key] = float(np.sqrt(sum(rows[s] * told[key] ** 2 for s, told in by_site.items()) / n))
+        elif key != "rows":
+            out[key] = None
+    return out
 
 
 def measure(model: Model, rows: Any, labels: NDArray[Any]) -> dict[str, Any]:

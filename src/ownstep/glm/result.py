@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ownstep.glm.families import FAMILIES
 from ownstep.glm.inference import Coefficient
 from ownstep.glm.prediction import Model
@@ -31,6 +33,7 @@ class Fitted:
     exchanges : how often the coordinator waited for the sites, in all.
     bytes : what travelled, both ways, over all sites.
     reveals : what a site tells, one line per kind of exchange.
+    path : the coefficients, in the order of the table, before Newton's first exchange and after each of them.
     """
 
     model: Model
@@ -46,6 +49,7 @@ class Fitted:
     history: History = field(repr=False)
     held_out: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     covariance: Any = field(default=None, repr=False)
+    path: Any = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -57,5 +61,6 @@ class Fitted:
             "penalised": self.mu > 0, "sites": dict(self.sites), "exchanges": self.exchanges, "bytes": self.bytes,
             "reveals": [dict(line) for line in self.reveals],
             "held_out": {name: dict(told) for name, told in self.held_out.items()},
+            "seconds_per_exchange": float(np.mean(self.history.columns["seconds"])),
         }  # fmt: skip
         return out | ({"note": PENALISED} if self.mu > 0 else {})

@@ -10,7 +10,8 @@ import typer
 
 from ownstep import plots
 from ownstep.cli.common import Json, Seed, build, console, emit, show_comparison, show_plan
-from ownstep.cli.learn.race import RACES, cases, choose_race
+from ownstep.cli.learn.hospitals import hospitals
+from ownstep.cli.learn.race import RACES, choose_race
 from ownstep.engines import Comparison
 from ownstep.engines.cluster import torchrun
 
@@ -28,18 +29,23 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure and the histories.")] = Path("ownstep-demo"),
-    engine: Annotated[str, typer.Option(help=f"Who evaluates the gradients: {', '.join(RACES)}.")] = "local",
+    engine: Annotated[
+        str, typer.Option(help=f"Who evaluates the gradients: {', '.join(RACES)}; or federation: four real hospitals.")
+    ] = "local",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Split two small datasets on purpose and race Algorithm 1 against every baseline.
 
-    Every engine runs the same method objects and prints the same table: --engine local in this process, --engine
-    cluster on real processes of this machine, two ranks of torch.distributed, --engine federation on a SuperLink and
-    two SuperNodes of Flower with TLS and node keys (the first dataset, a few rounds: each takes seconds there).
+    --engine local runs in this process, --engine cluster on two ranks of torch.distributed, with the same method
+    objects and the same table. --engine federation shows something else: four real hospitals fit one model on Flower, a
+    SuperLink and four SuperNodes on this machine with TLS and node keys, and every other way to a model is compared.
 
     Example: ownstep demo --out ownstep-demo
     """
+    if engine == "federation":
+        hospitals(out, seed, as_json)
+        return
     began = time.monotonic()
     race = choose_race(engine)
     if engine == "cluster" and not torchrun.started():
@@ -47,7 +53,7 @@ def demo(
         torchrun.become(RANKS, ["demo", "--engine", engine, *flags])
     terminal = console()
     results: dict[str, Comparison] = {}
-    for title, (name, rule, devices) in cases(engine, CASES).items():
+    for title, (name, rule, devices) in CASES.items():
         problem, split = build(name, rule, devices, MU, seed)
         results[title] = comparison = race(problem, rounds=ROUNDS, seed=seed)
         if not torchrun.first():

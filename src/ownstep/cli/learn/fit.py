@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,8 @@ from ownstep.cli.common import (
     Ignore,
     Json,
     Label,
+    LogJson,
+    Metrics,
     MissingValues,
     Seed,
     Site,
@@ -26,16 +29,20 @@ from ownstep.cli.common import (
     emit,
     listed,
     reading,
+    round_log,
     show_table,
 )
 from ownstep.data import load
 from ownstep.data.files import read_features
 from ownstep.engines.cluster import torchrun
-from ownstep.glm import Fitted, fit, load_model
+from ownstep.glm import fit, fit_over, load_model, rehearse
 from ownstep.glm.families import FAMILIES
 from ownstep.glm.result import PENALISED
-from ownstep.support.errors import InvalidInput, OwnstepError
-from ownstep.support.files import write_atomically
+from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
+from ownstep.support.files import write_atomically, write_json
+from ownstep.support.logs import RoundLog
+
+ENGINES = ("local", "cluster", "federation")
 
 
 def register(app: typer.Typer) -> None:
@@ -61,9 +68,15 @@ def fit_(
         str | None, typer.Option(help="Sites that take part although they are small, separated by commas; or all.")
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(help="local, or cluster: one process a rank, the default under torchrun.")
+        str | None,
+        typer.Option(
+            help="local; cluster: one process a rank, the default under torchrun; or federation: a rehearsal on this "
+            "machine, one Flower SuperNode per site with TLS and keys."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model here: .json or .safetensors.")] = None,
+    log_json: LogJson = None,
+    metrics: Metrics = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -74,61 +87,93 @@ def fit_(
 
     Example: ownstep fit patients.csv --label ill --site hospital --holdout 0.3 --out model.json
     """
-    engine = choose_engine(engine)
+    if engine not in (None, *ENGINES):
+        raise unknown_name("engine", engine, ENGINES)
+    engine = "federation" if engine == "federation" else choose_engine(engine)
     if out is not None and out.suffix not in (".json", ".safetensors"):
         raise InvalidInput(f"--out {out}: a model is written to a .json or .safetensors file")
     found = load(data, **reading(label, site, missing, format, categories, ignore).options())
     rows, labels = found.table()
-    told = fit(
-        rows, labels, found.sites, family=family, features=found.features, mu=mu, holdout=holdout,
-        allow=listed(allow), engine=engine, label=found.label, levels=found.levels, seed=seed,
-    )  # fmt: skip
+    if engine == "federation":
+        rehearsed = rehearse(
+            found, family=family, mu=mu, holdout=holdout, allow=listed(allow), seed=seed, log_json=log_json,
+            metrics=metrics,
+        )  # fmt: skip
+        told, model = rehearsed.told, rehearsed.model
+    else:
+        fitted = fit(
+            rows, labels, found.sites, family=family, features=found.features, mu=mu, holdout=holdout,
+            allow=listed(allow), engine=engine, label=found.label, levels=found.levels, seed=seed,
+            log=round_log(log_json, metrics),
+        )  # fmt: skip
+        told, model = fitted.to_dict(), fitted.model
     if not torchrun.first():
         return
-    written = None if out is None else str(told.model.save(out))
+    written = None if out is None else str(model.save(out))
     if as_json:
-        emit({"data": data, "note": found.note, "model": written} | told.to_dict())
+        emit({"data": data, "note": found.note, "model": written} | told)
         return
-    _show(told, found.note)
+    show_fit(told, found.note)
     if written:
         typer.echo(f"model: {written}")
 
 
-def _show(told: Fitted, note: str) -> None:
-    out, effect = console(), FAMILIES[told.model.family].effect
+def fit_over_sites(grid: Any, terms: Any, config: Mapping[str, Any], out: Path, log: RoundLog) -> None:
+    """The fit of a Flower app's coordinator: prints the table and writes ``fit.json`` and ``model.json``.
+
+    ``fit.json`` says why, where there is no fit: the sites refuse, columns differ, or classes are separated.
+    """
+    options = {"family": str(config["family"]), "mu": float(config["mu"]), "holdout": float(config["holdout"])}
+    try:
+        fitted = fit_over(grid, terms, **options, seed=int(config["seed"]), log=log)  # type: ignore[arg-type]
+    except OwnstepError as error:
+        write_json(out / "fit.json", {"error": str(error), "invalid": isinstance(error, InvalidInput)})
+        print(f"ownstep: {error}", flush=True)
+        raise
+    fitted.model.save(out / "model.json")
+    write_json(out / "fit.json", fitted.to_dict() | {"path": fitted.path.tolist()})
+    show_fit(fitted.to_dict())
+    print(f"model: {out / 'model.json'}    table: {out / 'fit.json'}", flush=True)
+
+
+def show_fit(told: Mapping[str, Any], note: str = "") -> None:
+    """The table of a fit, and what it took, from its plain data."""
+    out, effect = console(), FAMILIES[told["family"]].effect
     heads = ["coefficient", "estimate", "std. error", "z", "p", "95 % from", "to", *([effect] if effect else [])]
     table = Table(*heads, box=None, header_style="bold")
     for column in table.columns[1:]:
         column.justify = "right"
-    for c in told.coefficients:
-        cells = [f"{c.estimate:.5g}", f"{c.standard_error:.4g}", f"{c.z:.3f}", _p(c.p), f"{c.low:.4g}", f"{c.high:.4g}"]
-        table.add_row(c.name, *cells, *([] if c.ratio is None else [f"{c.ratio:.4g}"]))
+    for c in told["coefficients"]:
+        cells = [f"{c['estimate']:.5g}", f"{c['standard_error']:.4g}", f"{c['z']:.3f}", _p(c["p"])]
+        cells += [f"{c['low']:.4g}", f"{c['high']:.4g}", *([f"{c[effect.replace(' ', '_')]:.4g}"] if effect else [])]
+        table.add_row(c["name"], *cells)
     show_table(table, out)
-    against = f", reference class {told.model.classes[0]}" if told.model.classes else ""
+    against = f", reference class {told['classes'][0]}" if told["classes"] else ""
     out.print(
-        f"{told.model.family} model of {told.model.label!r}{against}; {told.rows:,} rows; "
-        f"log-likelihood {told.log_likelihood:.6f}, AIC {told.aic:.4f}"
+        f"{told['family']} model of {told['label']!r}{against}; {told['rows']:,} rows; "
+        f"log-likelihood {told['log_likelihood']:.6f}, AIC {told['aic']:.4f}"
     )
-    if told.mu > 0:
-        out.print(f"penalised, mu = {told.mu:g}: {PENALISED}")
+    if told["mu"] > 0:
+        out.print(f"penalised, mu = {told['mu']:g}: {PENALISED}")
     if note:
         out.print(f"note: {note}")
-    _show_held_out(told, out)
-    if len(told.sites) > 1:
-        out.print("sites: " + ", ".join(f"{name} ({n:,} rows)" for name, n in told.sites.items()))
-        out.print(f"{told.exchanges} exchanges, {told.bytes:,} bytes in all. Every site tells:")
-        for line in told.reveals:
-            out.print(f"  {line['exchanges']} x {line['numbers']:,} numbers: {line['what']}")
+    _show_held_out(told["held_out"], out)
+    if len(told["sites"]) > 1:
+        out.print("sites: " + ", ".join(f"{name} ({n:,} rows)" for name, n in told["sites"].items()))
+        out.print(f"{told['exchanges']} exchanges, {told['bytes']:,} bytes in all. Every site tells:")
+        for line in told["reveals"]:
+            numbers = f"{line['numbers']:,} numbers: " if line["numbers"] else ""
+            out.print(f"  {line['exchanges']} x {numbers}{line['what']}")
 
 
-def _show_held_out(told: Fitted, out: Any) -> None:
-    if not told.held_out:
+def _show_held_out(held_out: Mapping[str, Mapping[str, Any]], out: Any) -> None:
+    if not held_out:
         return
-    keys = [k for k in next(iter(told.held_out.values())) if k != "rows"]
+    keys = [k for k in next(iter(held_out.values())) if k != "rows"]
     table = Table("held-out rows of", "rows", *[k.replace("_", " ") for k in keys], box=None, header_style="bold")
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, found in told.held_out.items():
+    for name, found in held_out.items():
         table.add_row(name, f"{found['rows']:,}", *["-" if found[k] is None else f"{found[k]:.4f}" for k in keys])
     show_table(table, out)
 

@@ -1,4 +1,4 @@
-"""``ownstep plan``: is a split worth it, before anything is run?"""
+"""``ownstep plan``: what should I use, and is a split worth it, before anything is run?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from ownstep.cli.common import (
     DATA_HELP,
@@ -30,12 +32,14 @@ from ownstep.cli.common import (
     numbers,
     reading,
     show_plan,
+    show_table,
 )
-from ownstep.engines import describe
+from ownstep.engines import Recommendation, TimeModel, describe, parse_wire, recommend
 from ownstep.plan import Plan
 from ownstep.plan import plan as make_plan
+from ownstep.problems import LinearModel
 from ownstep.smoothness import Smoothness
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 
 def register(app: typer.Typer) -> None:
@@ -64,20 +68,28 @@ def plan(
     alpha: Alpha = 0.1,
     per_device: PerDevice = 2,
     rows: Rows = None,
+    wire: Annotated[
+        str, typer.Option(help="The network: home, wan, datacentre, or SECONDS:BYTES_PER_S for a message.")
+    ] = "wan",
+    absent: Annotated[float, typer.Option(help="Share of the devices that miss an exchange.")] = 0.0,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Measure each device's smoothness and print its step, the predicted gain and a verdict.
+    """Recommend a method, and say what own steps would bring: each device's smoothness, its step, the predicted gain.
 
-    Example: ownstep plan w8a --partition by_norm --devices 2 --json
+    The methods are rehearsed on a sample of the rows. Their exchanges, bytes and seconds over --wire are what they
+    took there; the last column says what a method shows the server.
+
+    Example: ownstep plan w8a --partition by_norm --devices 10 --wire home
     A file of your own: ownstep plan patients.csv --label ill --site hospital
     From numbers alone: ownstep plan --L 1,3 --weights 2,1
     """
     if (data is None) == (L is None):
         raise InvalidInput("plan needs either data or --L, the smoothness of each device, such as --L 1,3")
     strong = numbers("--mu", mu)
+    network = parse_wire(wire)
     if L is not None:
-        _tell(_from_numbers(L, weights, strong), {"mu": strong}, [None] * len(numbers("--L", L)), "", as_json)
+        _tell(_from_numbers(L, weights, strong), {"mu": strong}, [None] * len(numbers("--L", L)), "", None, as_json)
         return
     if weights is not None:
         raise InvalidInput(f"--weights {weights} goes with --L; the weights of data are its devices' shares of samples")
@@ -90,7 +102,18 @@ def plan(
     )  # fmt: skip
     setting = {"data": data, "partition": split.rule, "note": split.note, "mu": strong[0], "seed": seed}
     setting["samples"] = split.counts.tolist()
-    _tell(describe(problem, smoothness), setting, split.counts.tolist(), split.note, as_json)
+    made = describe(problem, smoothness)
+    advice = _advice(problem, network, wire, absent, seed)
+    _tell(made, setting, split.counts.tolist(), split.note, advice, as_json)
+
+
+def _advice(problem: LinearModel, network: TimeModel, wire: str, absent: float, seed: int) -> Recommendation | str:
+    try:
+        return recommend(problem, network, absent=absent, seed=seed, named=wire)
+    except InvalidInput:
+        raise
+    except OwnstepError as error:  # such as mu = 0 on separable data: there is no minimiser to go to
+        return f"No recommendation: {error}"
 
 
 def _from_numbers(L: str, weights: str | None, mu: list[float]) -> Plan:
@@ -107,11 +130,38 @@ def _from_numbers(L: str, weights: str | None, mu: list[float]) -> Plan:
     return make_plan(shares / shares.sum(), constants, mu[0] if len(mu) == 1 else mu)
 
 
-def _tell(made: Plan, setting: dict[str, Any], samples: Sequence[int | None], note: str, as_json: bool) -> None:
+def _tell(
+    made: Plan,
+    setting: dict[str, Any],
+    samples: Sequence[int | None],
+    note: str,
+    advice: Recommendation | str | None,
+    as_json: bool,
+) -> None:
     if as_json:
-        emit(setting | made.to_dict())
+        told = advice.to_dict() if isinstance(advice, Recommendation) else advice and {"use": None, "says": advice}
+        emit(setting | made.to_dict() | {"recommendation": told})
         return
     terminal = console()
+    if isinstance(advice, Recommendation):
+        _show(advice, terminal)
+    elif advice:
+        terminal.print(advice)
+    terminal.print("\nOwn steps (Algorithm 1):" if advice else "Own steps (Algorithm 1):", style="bold")
     show_plan(made, samples, terminal)
     if note:
         terminal.print(f"note: {note}")
+
+
+def _show(advice: Recommendation, out: Console) -> None:
+    """The recommendation, and the table behind it."""
+    out.print(str(advice), style="bold")
+    table = Table(
+        "method", "exchanges", "bytes per device", "seconds", "the server sees", box=None, header_style="bold"
+    )
+    for row in advice.rows:
+        numbers = (
+            ("", row.note, "") if row.seconds is None else (row.exchanges, f"{row.bytes:,.0f}", f"{row.seconds:.3g}")
+        )
+        table.add_row(row.method, *map(str, numbers), row.shows)
+    show_table(table, out)

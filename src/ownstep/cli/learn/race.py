@@ -1,4 +1,4 @@
-"""Who runs the demo's race: the same comparison on every engine."""
+"""Who runs the demo's race: the same comparison on every engine that has the data."""
 
 from __future__ import annotations
 
@@ -30,24 +30,12 @@ def cluster(problem: LinearModel, *, rounds: int, seed: int) -> Comparison:
     return compare(shared, rounds=rounds, seed=seed, engine=engine.run)
 
 
-def federation(problem: LinearModel, *, rounds: int, seed: int) -> Comparison:
-    """One SuperNode of Flower a device, over TLS; a few rounds, because each takes seconds."""
-    from ownstep.engines.federation import demo
-
-    return demo.race(problem, rounds=rounds, seed=seed)
-
-
-RACES: dict[str, Race] = {"local": local, "cluster": cluster, "federation": federation}
+RACES: dict[str, Race] = {"local": local, "cluster": cluster}
 """Every engine by name. A new one is one function with this signature and one line here."""
 
 
 def choose_race(name: str) -> Race:
     """The named engine's race."""
     if name not in RACES:
-        raise unknown_name("engine", name, RACES)
+        raise unknown_name("engine", name, [*RACES, "federation"])
     return RACES[name]
-
-
-def cases(engine: str, every: dict[str, Any]) -> dict[str, Any]:
-    """The demo's cases that an engine shows: on a federation the first, which takes a minute."""
-    return every if engine != "federation" else dict(list(every.items())[:1])

@@ -27,7 +27,9 @@ from ownstep.cli.common import (
     Ignore,
     Json,
     Label,
+    LogJson,
     Measure,
+    Metrics,
     Mu,
     PerDevice,
     Rows,
@@ -38,6 +40,7 @@ from ownstep.cli.common import (
     console,
     emit,
     reading,
+    round_log,
     show_comparison,
     show_plan,
 )
@@ -190,6 +193,8 @@ def run_(
     budget: Budget = None,
     wire: Wire = None,
     patience: Patience = None,
+    log_json: LogJson = None,
+    metrics: Metrics = None,
     out: Out = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -230,7 +235,7 @@ def run_(
         chosen = found.method
     history = drive(
         chosen, problem, rounds, devices=made.devices, participation=present, checkpoint=checkpoint, name=method,
-        seed=seed, limits=choose_limits(budget, wire, patience),
+        seed=seed, limits=choose_limits(budget, wire, patience), log=round_log(log_json, metrics),
     )  # fmt: skip
     best = optimum(problem).value if mu > 0 else -np.inf  # without the L2 term there may be no minimum
     if torchrun.first():

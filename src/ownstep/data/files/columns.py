@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +51,15 @@ def encode(
     _check_finite(table, numbers, kept)
     if missing == "mean":
         _fill_in(table, matrix, names)
-    parts, kinds = [matrix], {}
+    parts, kinds, stay = [matrix], {}, None if kept is None else np.flatnonzero(kept)
+
+    def where(row: int) -> str:
+        return table.where(row if stay is None else int(stay[row]))
+
     for name in [c for c in table.columns if c in table.words or (c in table.numeric and c in categories)]:
         values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
         values = values if kept is None else values[kept]
-        columns, kinds[name] = _levels(table, name, values)
+        columns, kinds[name] = _levels(where, name, values)
         parts.append(columns)
         names += [f"{name}={level}" for level in kinds[name][1:]]
     rows = parts[0] if len(parts) == 1 else np.hstack(parts)
@@ -157,7 +161,9 @@ def _fill_in(table: Table, matrix: NDArray[np.float64], names: list[str]) -> Non
             matrix[gaps, i] = matrix[~gaps, i].mean()
 
 
-def _levels(table: Table, name: str, values: NDArray[Any]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+def _levels(
+    where: Callable[[int], str], name: str, values: NDArray[Any]
+) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """(0/1 columns of a category, all its levels); a missing value becomes the levels' shares, their columns' mean."""
     gaps = is_gap(values)
     present = values[~gaps]
@@ -165,7 +171,7 @@ def _levels(table: Table, name: str, values: NDArray[Any]) -> tuple[NDArray[np.f
         raise InvalidInput(f"column {name!r} has no value at all; leave it out with --ignore {name}")
     levels, codes = np.unique(present if present.dtype.kind == "f" else present.astype(str), return_inverse=True)
     if levels.dtype.kind != "f":
-        _check_words(table, name, values, levels)
+        _check_words(where, name, values, levels)
     if len(levels) > MOST_LEVELS or (len(levels) > 20 and 2 * len(levels) > len(values)):
         raise InvalidInput(
             f"column {name!r} has {len(levels):,} different values in {len(values):,} rows: too many for a category; "
@@ -178,19 +184,19 @@ def _levels(table: Table, name: str, values: NDArray[Any]) -> tuple[NDArray[np.f
     return out[:, 1:], tuple(f"{level:g}" if levels.dtype.kind == "f" else str(level) for level in levels)
 
 
-def _check_words(table: Table, name: str, values: NDArray[Any], levels: NDArray[Any]) -> None:
+def _check_words(where: Callable[[int], str], name: str, values: NDArray[Any], levels: NDArray[Any]) -> None:
     """Refuse dates, and columns of numbers with a word among them."""
     if sum(bool(_DATE.fullmatch(level)) for level in levels) > len(levels) / 2:
         row = next(i for i, v in enumerate(values) if v is not None and _DATE.fullmatch(v))
         raise InvalidInput(
-            f"column {name!r} holds dates ({values[row]!r}): turn it into a number, such as days since a date, or "
-            f"leave it out with --ignore {name}"
+            f"{where(row)}: column {name!r} holds dates ({values[row]!r}): turn it into a number, such as days since a "
+            f"date, or leave it out with --ignore {name}"
         )
     odd = [level for level in levels if not is_number(level)]
     if odd and len(levels) > 2 and len(odd) < len(levels) / 2:
         row = next(i for i, v in enumerate(values) if v is not None and not is_number(v))
         raise InvalidInput(
-            f"{table.where(row)}: column {name!r} must be a number as in the other lines, got {values[row]!r}; "
+            f"{where(row)}: column {name!r} must be a number as in the other lines, got {values[row]!r}; "
             f"correct it, or leave it empty and use --missing"
         )
 

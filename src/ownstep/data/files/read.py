@@ -47,6 +47,8 @@ class Reading:
             raise unknown_name("rule for missing values", self.missing, MISSING_RULES)
         if self.format is not None and self.format not in FORMATS:
             raise unknown_name("format", self.format, FORMATS)
+        if self.site is not None and self.site == self.label:
+            raise InvalidInput(f"--site {self.site}: that column is the label; the site is a column of its own")
 
     def options(self) -> dict[str, Any]:
         """As keyword arguments of ``load``."""

@@ -76,11 +76,10 @@ class _Counted(io.RawIOBase):
         return self._file.tell()
 
     def readinto(self, buffer: Any) -> int:
-        chunk = self._file.read(len(buffer))
-        buffer[: len(chunk)] = chunk
-        self._done += len(chunk)
+        count: int = self._file.readinto(buffer)  # type: ignore[attr-defined]
+        self._done += count
         self._bar.update(min(self._done, self._bar.total))
-        return len(chunk)
+        return count
 
 
 @contextmanager

@@ -25,8 +25,9 @@ from ownstep.methods import Newton
 from ownstep.methods.base import Answer
 from ownstep.partition import Partition
 from ownstep.problems.linear import LinearModel
-from ownstep.support.checks import generator, number
+from ownstep.support.checks import number
 from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.logs import RoundLog
 
 TOLERANCE = 1e-8
 """Gradient norm at which Newton stops, for standardised columns and in units of the label; a last step is then free."""
@@ -39,14 +40,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Recorded(Newton):
-    """Newton that keeps the Hessian at the start, against which a flat likelihood is told."""
+    """Newton that keeps where it was, and the Hessian at the start, against which a flat likelihood is told."""
 
     first: list[Any] = field(default_factory=list, repr=False, compare=False)
+    path: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     def tell(self, state: Any, answer: Answer) -> Any:
         """As Newton does."""
         if not self.first and answer.hessian is not None:
             self.first.append(np.array(answer.hessian, float))
+        self.path.append(np.array(self.point(state), float))
         return super().tell(state, answer)
 
 
@@ -72,6 +75,8 @@ class Task:
     names: tuple[str, ...]
     mu: float
     tested: NDArray[np.bool_]
+    label: str = "label"
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def outputs(self) -> int:
@@ -82,6 +87,14 @@ class Task:
     def coefficients(self) -> int:
         """How many, intercepts included."""
         return (len(self.names) + 1) * self.outputs
+
+    def check_size(self) -> None:
+        """Refuse more coefficients than a Hessian is formed for."""
+        if self.coefficients > MOST_COEFFICIENTS:
+            raise InvalidInput(
+                f"{self.coefficients:,} coefficients: a table with standard errors is made for at most "
+                f"{MOST_COEFFICIENTS:,}; ownstep run learns larger models"
+            )
 
     def title(self, feature: int, output: int) -> str:
         """The name of a coefficient."""
@@ -103,6 +116,7 @@ def fit(
     label: str = "label",
     levels: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
+    log: RoundLog | None = None,
 ) -> Fitted:
     """Fit a generalised linear model, each site's rows staying where they are.
 
@@ -123,6 +137,7 @@ def fit(
     engine : ``"local"`` or ``"cluster"``.
     label, levels : what the model file keeps about the columns.
     seed : of the choice of held-out rows.
+    log : told of every exchange of Newton's method, see :class:`ownstep.support.logs.RoundLog`.
 
     Returns
     -------
@@ -138,15 +153,12 @@ def fit(
         raise InvalidInput(f"{n} rows need {n} labels, got shape {y.shape}")
     split = Partition(np.zeros(n, np.intp), "one place", ("all rows",)) if sites is None else partitions.given(sites)
     names = tuple(features) or tuple(f"x{i + 1}" for i in range(d))
-    tested = _hold_out(split, number("holdout", holdout, 0), seed)
-    task = Task(*choose(family, y), rows, y, split, names, number("mu", mu, 0), tested)
-    if task.coefficients > MOST_COEFFICIENTS:
-        raise InvalidInput(
-            f"{task.coefficients:,} coefficients: a table with standard errors is made for at most "
-            f"{MOST_COEFFICIENTS:,}; ownstep run learns larger models"
-        )
+    tested = _hold_out(split, holdout, seed)
+    task = Task(*choose(family, y), rows, y, split, names, number("mu", mu, 0), tested, label, levels or {})
+    task.check_size()
     if sites is not None:
-        disclosure.check(rows, y, split.device_of, split.names, names, task.classes, task.coefficients, allow)
+        limits = (names, task.classes, task.coefficients, allow, tested)
+        disclosure.check(rows, y, split.device_of, split.names, *limits)
     place, method = _place(engine), Recorded()
     mine = np.flatnonzero(~tested & np.isin(split.device_of, place.mine(len(split))))
     at = mine[np.argsort(split.device_of[mine], kind="stable")]
@@ -154,14 +166,14 @@ def fit(
     total = Sums.from_flat(place.add(here.flat()), len(task.classes))
     total.scale.check(names)
     problem = _problem(task, at, total)
-    start, unit = _start(task, total)
+    start, unit = starting_point(task, total)
     history = place.run(
         method, place.share(problem), MOST_ROUNDS, x0=start, gradient_tolerance=TOLERANCE * unit, progress=False,
-        name="Newton",
+        name="Newton", log=log,
     )  # fmt: skip
     penalty = np.repeat(problem.penalty, task.outputs)
     found = solved(task, history, method, penalty)
-    return told(task, found, penalty, total, history, _reveals(task, total, history), label, levels or {})
+    return told(task, found, penalty, total, history, _reveals(task, total, history), lambda m: _measured(task, m))
 
 
 def _place(engine: str) -> Place:
@@ -183,13 +195,10 @@ def _place(engine: str) -> Place:
 
 def _hold_out(split: Partition, share: float, seed: int) -> NDArray[np.bool_]:
     """The rows to measure on: a share of every site's, chosen by the seed."""
-    if share >= 1:
-        raise InvalidInput(f"holdout must be a share below 1, got {share:g}")
     tested = np.zeros(len(split.device_of), bool)
-    rng = generator(seed)
-    for i in range(len(split)):
+    for i, name in enumerate(split.names):
         at = split.indices(i)
-        tested[rng.permutation(at)[: round(share * len(at))]] = True
+        tested[at] = held_out.chosen(name, len(at), share, seed)
     return tested
 
 
@@ -202,7 +211,7 @@ def _problem(task: Task, at: NDArray[np.intp], total: Sums) -> LinearModel:
     return task.kind.problem(rows, task.labels[at], part, mu=task.mu, intercept="last", **options)
 
 
-def _start(task: Task, total: Sums) -> tuple[Array, float]:
+def starting_point(task: Task, total: Sums) -> tuple[Array, float]:
     """(The best coefficients with an intercept alone, the size of a gradient)."""
     start, unit = np.zeros((len(task.names) + 1, task.outputs)), 1.0
     if task.kind.classes:
@@ -217,11 +226,15 @@ def _start(task: Task, total: Sums) -> tuple[Array, float]:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The standardised coefficients, the Hessian of the data's part, and the mean loss without the penalty."""
+    """The standardised coefficients, the Hessian of the data's part, and the mean loss without the penalty.
+
+    ``path`` has the coefficients before the first exchange of Newton's method, after it, and so on.
+    """
 
     gamma: Array
     hessian: Array
     loss: float
+    path: Array
 
 
 def solved(task: Task, history: History, method: Recorded, penalty: Array) -> Optimum:
@@ -240,17 +253,18 @@ def solved(task: Task, history: History, method: Recorded, penalty: Array) -> Op
     step = np.linalg.solve(last, gradient)
     gamma = np.asarray(history.x, float) - step
     value = float(history.value[-1]) - 0.5 * float(gradient @ step)
-    return Optimum(gamma, last - np.diag(penalty), value - 0.5 * float(gamma @ (penalty * gamma)))
+    path = np.array([*method.path, history.x, gamma])
+    return Optimum(gamma, last - np.diag(penalty), value - 0.5 * float(gamma @ (penalty * gamma)), path)
 
 
 def told(
     task: Task, found: Optimum, penalty: Array, total: Sums, history: History, reveals: list[dict[str, Any]],
-    label: str = "label", levels: Mapping[str, Sequence[str]] | None = None,
+    measured: Callable[[Model], Mapping[str, Mapping[str, Any]]], centred: bool | None = None,
 ) -> Fitted:  # fmt: skip
     """The table and everything that goes with it, in the columns' own units."""
     n, outputs, free = total.rows, task.outputs, task.coefficients
     likelihood, dispersion = log_likelihood(task.kind.name, found.loss, total, free)
-    T = inference.unscale(total.scale, outputs, centred=isinstance(task.rows, np.ndarray))
+    T = inference.unscale(total.scale, outputs, isinstance(task.rows, np.ndarray) if centred is None else centred)
     beta, spread = T @ found.gamma, T @ inference.covariance(found.hessian, penalty, n, dispersion) @ T.T
     order = [(f, c) for c in range(outputs) for f in (len(task.names), *range(len(task.names)))]
     at = np.array([f * outputs + c for f, c in order])
@@ -258,8 +272,8 @@ def told(
     table = inference.table(beta[at], spread[np.ix_(at, at)], titles, bool(task.kind.effect))
     grid = beta.reshape(-1, outputs)
     model = Model(
-        task.kind.name, task.names, grid[:-1].copy(), grid[-1].copy(), tuple(map(str, task.classes.tolist())), label,
-        {k: tuple(v) for k, v in (levels or {}).items()},
+        task.kind.name, task.names, grid[:-1].copy(), grid[-1].copy(), tuple(map(str, task.classes.tolist())),
+        task.label, {k: tuple(v) for k, v in task.levels.items()},
         {"rows": int(n), "mu": task.mu, "log_likelihood": likelihood, "sites": list(task.split.names)},
     )  # fmt: skip
     used = np.bincount(task.split.device_of[~task.tested], minlength=len(task.split)).tolist()
@@ -267,8 +281,8 @@ def told(
     travelled = 8 * len(task.split) * sum(line["exchanges"] * (line["numbers"] + line["asked"]) for line in reveals)
     return Fitted(
         model, table, likelihood, 2 * free - 2 * likelihood, int(n), task.mu,
-        dict(zip(task.split.names, used, strict=True)), exchanges, travelled, reveals, history, _measured(task, model),
-        spread[np.ix_(at, at)],
+        dict(zip(task.split.names, used, strict=True)), exchanges, travelled, reveals, history, measured(model),
+        spread[np.ix_(at, at)], (found.path @ T.T)[:, at],
     )  # fmt: skip
 
 
@@ -313,5 +327,5 @@ def _measured(task: Task, model: Model) -> dict[str, dict[str, Any]]:
         if at.any():
             out[name] = held_out.measure(model, task.rows[at], task.labels[at])
     if len(out) > 1:
-        out["all sites"] = held_out.measure(model, task.rows[task.tested], task.labels[task.tested])
+        out[held_out.ALL_SITES] = held_out.measure(model, task.rows[task.tested], task.labels[task.tested])
     return out

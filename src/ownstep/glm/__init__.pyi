@@ -1,0 +1,9 @@
+from .federated.over import fit_over as fit_over
+from .federated.owner import Owner as Owner
+from .federated.owner import fit_site as fit_site
+from .federated.rehearsal import Rehearsed as Rehearsed
+from .federated.rehearsal import rehearse as rehearse
+from .fitting import fit as fit
+from .prediction import Model as Model
+from .prediction import load_model as load_model
+from .result import Fitted as Fitted

@@ -1,0 +1,142 @@
+"""A fit on a real SuperLink with real SuperNodes, TLS and node keys; and the demo of four hospitals."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("flwr", reason="the federation needs the extra [flower]")
+
+import ownstep
+from ownstep.cli import main
+from ownstep.cli.learn import hospitals
+from ownstep.glm import Rehearsed, fit
+from ownstep.support.errors import InvalidInput, OwnstepError
+
+from ..conftest import needs
+from .test_fit import call, sample
+
+
+def same_table(there, here) -> None:
+    assert [c["name"] for c in there["coefficients"]] == [c["name"] for c in here["coefficients"]]
+    for mine, theirs in zip(there["coefficients"], here["coefficients"], strict=True):
+        numbers = [{k: v for k, v in c.items() if k != "name"} for c in (mine, theirs)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.xdist_group("federation")
+@pytest.mark.skipif(sys.platform != "linux", reason="finds its processes through /proc")
+def test_the_same_call_over_tls_gives_the_same_table(tmp_path, capsys):
+    rows, labels, sites = sample("linear", n=300)
+    frame = pd.DataFrame(rows, columns=["a", "b", "c", "d"])
+    frame["colour"] = np.random.default_rng(0).choice(["red", "blue"], len(frame))
+    frame["y"], frame["hospital"] = labels, np.where(sites == "a", 'St. Mary\'s "A"', "b")
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    asked = ["fit", str(tmp_path / "mine.csv"), "--site", "hospital", "--mu", "0.2", "--holdout", "0.2", "--json"]
+    logs = ["--log-json", str(tmp_path / "log.jsonl"), "--metrics", str(tmp_path / "metrics.prom")]
+    code, out, err = call(capsys, *asked, "--engine", "federation", "--out", str(tmp_path / "model.json"), *logs)
+    assert code == 0, err
+    there = json.loads(out)
+    here = json.loads(call(capsys, *asked)[1])
+    same_table(there, here)
+    assert there["sites"] == here["sites"]
+    for site in here["sites"]:
+        assert there["held_out"][site] == pytest.approx(here["held_out"][site], rel=1e-6)
+    assert there["exchanges"] == here["exchanges"] + 2
+    assert ownstep.glm.load_model(tmp_path / "model.json").levels == {"colour": ("blue", "red")}
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == there["reveals"][3]["exchanges"]
+    assert 'ownstep_sites{run="Newton"} 2.0' in (tmp_path / "metrics.prom").read_text()
+
+
+def test_under_torchrun_the_same_call_gives_the_same_table(tmp_path, capsys):
+    pytest.importorskip("torch")
+    from ..engines.test_cluster import run_ranks
+
+    rows, labels, sites = sample("poisson")
+    frame = pd.DataFrame(rows, columns=["a", "b", "c", "d"]).assign(label=labels, hospital=sites)
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    asked = [
+        "fit",
+        str(tmp_path / "mine.csv"),
+        "--site",
+        "hospital",
+        "--family",
+        "poisson",
+        "--holdout",
+        "0.2",
+        "--json",
+    ]
+    code, out, err = run_ranks(2, *asked, "--log-json", str(tmp_path / "log.jsonl"), module="ownstep")
+    assert code == 0, err
+    there, here = json.loads(out), json.loads(call(capsys, *asked)[1])
+    same_table(there, here)
+    assert there["held_out"] == {site: pytest.approx(told, rel=1e-6) for site, told in here["held_out"].items()}
+    assert there["sites"] == here["sites"]
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == list(range(there["reveals"][1]["exchanges"]))  # one rank writes
+
+
+def test_a_rehearsal_needs_sites_that_are_there(tmp_path, capsys):
+    path = tmp_path / "mine.csv"
+    pd.DataFrame({"a": np.arange(40.0), "label": np.arange(40) % 2, "site": ["x", "y"] * 20}).to_csv(path, index=False)
+    code, out, err = call(capsys, "fit", str(path), "--engine", "federation", "--ignore", "site")
+    assert (code, out) == (2, "")
+    assert "name the column with --site" in err
+    code, out, err = call(capsys, "fit", str(path), "--engine", "federation", "--site", "site", "--allow", "z")
+    assert (code, out) == (2, "")
+    assert "--allow z: there is no such site; there are x, y" in err
+
+
+def in_this_process(data, *, holdout, allow, seed):
+    rows, labels = data.table()
+    made = fit(rows, labels, data.sites, features=data.features, holdout=holdout, allow=allow, seed=seed)
+    return Rehearsed(made.to_dict() | {"path": made.path.tolist()}, made.model)
+
+
+@pytest.mark.real_data
+@needs("heart_disease")
+def test_the_demo_of_four_hospitals(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(hospitals, "rehearse", in_this_process)
+    code, out, err = call(capsys, "demo", "--engine", "federation", "--out", str(tmp_path), "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    lines = {line["title"]: line for line in told["comparison"]}
+    over, pooled = lines["fit over the sites"], lines["all data in one place"]
+    assert over["accuracy"] == pooled["accuracy"]
+    assert over["auc"] == pytest.approx(pooled["auc"])
+    assert over["distance"] < 1e-6 < 1 <= lines["FedAvg, FLamby's step"]["distance"]
+    assert told["difference"] < 1e-9
+    assert max(told["settled"].values()) <= 8
+    assert min(told["settled"].values()) > 0
+    assert {lines[f"{m}, step 1/L"]["exchanges"] for m in ("FedAvg", "FedProx", "SCAFFOLD")} == {15}
+    assert json.loads((tmp_path / "hospitals.json").read_text())["settled"] == told["settled"]
+    code, out, err = call(capsys, "demo", "--engine", "federation", "--out", str(tmp_path))
+    assert code == 0, err
+    assert "FedProx, FLamby's step" in out
+
+
+def test_without_its_data_the_demo_says_in_one_line_how_to_get_it(tmp_path, capsys, monkeypatch):
+    def nothing(name):
+        raise OwnstepError("several\nlines")
+
+    monkeypatch.setattr(hospitals, "load", nothing)
+    code, out, err = call(capsys, "demo", "--engine", "federation", "--out", str(tmp_path / "demo"))
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "heart+disease.zip into DIR/heart-disease and set OWNSTEP_DATA=DIR" in err
+    assert not (tmp_path / "demo").exists()
+
+
+def test_what_the_coordinator_refused_is_the_commands_answer(tmp_path):
+    from ownstep.glm.federated.rehearsal import _read
+
+    (tmp_path / "fit.json").write_text(json.dumps({"error": "b does not take part", "invalid": True}))
+    with pytest.raises(InvalidInput, match="b does not take part"):
+        _read(tmp_path, "")
+    with pytest.raises(OwnstepError, match=r"run failed:\nlast words"):
+        _read(tmp_path / "nowhere", "last words")
+    with pytest.raises(SystemExit):
+        main(["demo", "--engine", "moon"])
