@@ -4,10 +4,12 @@
 
 Starts the ranks itself, on the loopback device of this machine. Three parts:
 
-overhead   seconds of a whole round of ``cluster.run`` (ask, pack, all-reduce, tell, history) over those of a bare
-           ``dist.all_reduce`` of the same bytes in memory that is kept, measured in turns in the same process: after
-           every round of ours one of theirs, each begun when all ranks have met. The problem's own gradient is a vector
-           made beforehand, so that a round has no compute and all that is on top is ours.
+overhead   seconds of a whole round of ``cluster.run`` (ask, pack, all-reduce, check, tell, history) over those of two
+           peers, measured in turns in the same process: after every round of ours one of each, begun when all ranks
+           have met. The problem's own gradient is a vector made beforehand, so that a round has no compute.
+           bare: ``dist.all_reduce`` of the same bytes in memory that is kept, and nothing else;
+           plain: what the shortest loop has to do as well: copy the gradient and the losses into that memory,
+           all-reduce it, and subtract it from x in place.
 scaling    strong scaling: rounds of the same logistic problem on 1, 2, ... ranks, against the local engine.
 model      an all-reduce of B bytes on P ranks in a ring takes 2 (P-1) alpha + 2 (P-1)/P B beta seconds, and a round
            C/P + that + h, with C seconds of gradient on one rank. alpha and beta are fitted to the bare all-reduces.
@@ -67,26 +69,39 @@ def overhead(dim: int, rounds: int) -> dict[str, float]:
     shared = cluster.share(Ready(dim))
     size = shared.ranks.size
     bare_buffer = torch.zeros(dim + size + 2, dtype=torch.float64)
-    engine, bare, last = [], [], [time.perf_counter()]
+    engine, bare, plain, last = [], [], [], [time.perf_counter()]
+    message, gradient, losses = bare_buffer.numpy(), np.full(dim, 1e-9), np.zeros(size + 2)
+    iterate = np.zeros(dim)
+
+    def timed(seconds: list[float], act: Any) -> None:
+        dist.barrier()  # all begin with all ranks there: none pays for the other's stragglers
+        began = time.perf_counter()
+        act()
+        seconds.append(time.perf_counter() - began)
+
+    def loop() -> None:
+        message[:dim], message[dim:] = gradient, losses
+        dist.all_reduce(bare_buffer)
+        np.subtract(iterate, message[:dim], out=iterate)
 
     def observe(k: int, x: Any) -> None:
         engine.append(time.perf_counter() - last[0])
-        dist.barrier()  # both begin with all ranks there: neither pays for the other's stragglers
-        arrived = time.perf_counter()
-        dist.all_reduce(bare_buffer)
-        bare.append(time.perf_counter() - arrived)
+        timed(bare, lambda: dist.all_reduce(bare_buffer))
+        timed(plain, loop)
         dist.barrier()
         last[0] = time.perf_counter()
 
     devices = Devices(shared.weights, np.arange(1.0, size + 1))
     cluster.run(OwnStep(Never()), shared, rounds, devices=devices, observe=observe, progress=False)
-    ours, theirs = np.array(engine[5:]), np.array(bare[5:])
+    ours, theirs, loops = np.array(engine[5:]), np.array(bare[5:]), np.array(plain[5:])
     return {
         "numbers": dim,
         "bytes": bare_buffer.nbytes,
         "round_s": float(np.median(ours)),
         "bare_s": float(np.median(theirs)),
+        "plain_s": float(np.median(loops)),
         "ratio": float(np.median(ours) / np.median(theirs)),
+        "ratio_to_plain": float(np.median(ours) / np.median(loops)),
         "ratio_lower_quartiles": float(np.quantile(ours, 0.25) / np.quantile(theirs, 0.25)),
         "bare_quartiles_s": [float(q) for q in np.quantile(theirs, [0.25, 0.75])],
     }
@@ -209,7 +224,8 @@ def report(result: dict[str, Any]) -> None:
                 low, high = o["bare_quartiles_s"]
                 print(
                     f"  {o['numbers']:>9,} numbers   {1e3 * o['round_s']:8.3f} ms / {1e3 * o['bare_s']:8.3f} ms = "
-                    f"{o['ratio']:.2f}   (lower quartiles {o['ratio_lower_quartiles']:.2f}; "
+                    f"{o['ratio']:.2f}   / a plain loop {o['ratio_to_plain']:.2f}   "
+                    f"(lower quartiles {o['ratio_lower_quartiles']:.2f}; "
                     f"bare {1e3 * low:.3f} to {1e3 * high:.3f} ms)"
                 )
     print("\nstrong scaling: local engine's round / cluster engine's")

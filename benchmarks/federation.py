@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import tempfile
+import time
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +75,7 @@ def main(grid, context):
         return push(messages)
 
     grid.push_messages = timed
-    run(OwnStep(), grid, int(context.run_config["rounds"]), Terms(sites=2), folder=out.with_suffix(""))
+    run(OwnStep(), grid, int(context.run_config["rounds"]), Terms(sites=2, deadline=300), folder=out.with_suffix(""))
     out.write_text(json.dumps(sent))
 """
 
@@ -91,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="folder for federation.json")
     chosen = parser.parse_args()
     rows, labels = load("breast_cancer").table()
     problem = BinaryLogistic(rows, labels, partition.by_norm(rows, devices=2), mu=1e-2)
@@ -123,7 +128,14 @@ def main() -> None:
     for label, seconds in (("bare Flower, send_and_receive", bare), ("ownstep on Flower, with checkpoints", ours)):
         low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75])
         print(f"{label:<38}{middle:.2f} s a round (quartiles {low:.2f} to {high:.2f})")
-    print(f"{'ownstep / bare Flower':<38}{np.median(ours) / np.median(bare):.2f}")
+    ratio = float(np.median(ours) / np.median(bare))
+    print(f"{'ownstep / bare Flower':<38}{ratio:.2f}")
+    if chosen.out:
+        about = {"date": time.strftime("%Y-%m-%d"), "machine": platform.platform(), "cores": os.cpu_count()}
+        about |= {"flwr": version("flwr"), "load": os.getloadavg()[0]}
+        chosen.out.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"about": about, "seconds": found, "ratio of medians": ratio}, indent=1)
+        (chosen.out / "federation.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":

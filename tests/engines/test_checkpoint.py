@@ -16,7 +16,7 @@ import pytest
 
 from ownstep.engines import checkpoint as ckpt
 from ownstep.engines import run, saving
-from ownstep.engines.local.loop import Loop
+from ownstep.engines.local.loop import COLUMNS, Loop, _check_lengths
 from ownstep.history import History
 from ownstep.methods import EXTRA, GD, At, Nesterov, OwnStep
 from ownstep.support.errors import OwnstepError
@@ -98,6 +98,18 @@ def test_the_one_before_is_used_when_the_newest_is_damaged(tmp_path, caplog):
     with pytest.raises(OwnstepError, match="not a readable checkpoint"):
         run(OwnStep(), problem, 40, checkpoint=path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run.1.npz", "run.npz"]
+
+
+def test_a_checkpoint_is_in_the_format_of_its_suffix(tmp_path):
+    tensors = pytest.importorskip("safetensors.numpy")
+    problem = make_logistic()
+    history = run(OwnStep(), problem, 12, checkpoint=tmp_path / "run.safetensors")
+    found = tensors.load_file(tmp_path / "run.safetensors")
+    assert any(np.array_equal(array, history.x) for array in found.values())
+    assert json.loads((tmp_path / "run.json").read_text())["about"]
+    run(OwnStep(), problem, 12, checkpoint=tmp_path / "run.npz")
+    with np.load(tmp_path / "run.npz") as archive:
+        assert any(np.array_equal(archive[name], history.x) for name in archive.files)
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
@@ -339,3 +351,11 @@ def test_a_lock_is_waited_for_as_long_as_one_is_patient(tmp_path):
             pass
         with hold(file, patience=30):
             assert holder.wait(30) == 0
+
+
+@pytest.mark.parametrize("k", [2.0, "2", None, -1, 3])
+def test_a_number_of_rounds_that_is_none_or_another_one_is_refused(k):
+    arrays = {name: np.zeros(2) for name in COLUMNS} | {"took_part": np.zeros((2, 3))}
+    _check_lengths(2, arrays)
+    with pytest.raises(ValueError, match=r"it is of round|has shape"):
+        _check_lengths(k, arrays)

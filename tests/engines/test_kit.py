@@ -44,8 +44,24 @@ def test_the_proxy_passes_nothing_but_the_sites_part(app):
     assert text.count("proxy_pass") == 1
     assert "location /v1/fleet/ {\n      proxy_pass" in text
     assert "location / {\n      return 403;" in text
-    if shutil.which("nginx"):
-        subprocess.run(["nginx", "-t", "-c", str(app / "deploy/proxy.conf")], check=True)
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="there is no nginx here to check its configuration")
+def test_nginx_takes_the_proxys_configuration(app, tmp_path):
+    keys.server(tmp_path, keys.authority(tmp_path))
+    text = (app / "deploy/proxy.conf").read_text()
+    here = text.replace("/keys/", f"{tmp_path}/").replace("https://superlink:", "https://127.0.0.1:")
+    conf = tmp_path / "proxy.conf"
+
+    def check(text):
+        conf.write_text(text)
+        command = ["nginx", "-t", "-e", "stderr", "-p", str(tmp_path), "-c", str(conf)]
+        paths = f"pid {tmp_path}/pid; error_log stderr;"
+        return subprocess.run([*command, "-g", paths], capture_output=True, text=True, timeout=60)
+
+    done = check(here)
+    assert done.returncode == 0, done.stderr
+    assert check(here.replace("proxy_ssl_verify", "proxy_ssl_verfy")).returncode != 0
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
@@ -151,3 +167,10 @@ def test_what_is_wrong_is_found(tmp_path, coordinator, capsys):
         main(["federate", "doctor", "--superlink", "nowhere"])
     assert ended.value.code == 1
     assert "FAIL coordinator" in capsys.readouterr().out
+
+
+def test_a_missing_authority_is_named_before_the_coordinator_is_tried(tmp_path):
+    checks = {check.name: check for check in examine(superlink="localhost:1", ca=tmp_path / "ca.crt")}
+    reached = checks["coordinator and clock"]
+    assert not reached.well
+    assert "ca.crt" in reached.told

@@ -181,6 +181,7 @@ def test_keys_name_every_configured_method_and_are_read_back():
     ]  # fmt: skip
     for method in listed:
         assert method_of(key_of(method, METHODS), METHODS, parse_switch) == method
+    assert list(methods_of(" gd:tuned ,, lbfgs,", METHODS, parse_switch)) == ["gd:tuned", "lbfgs"]
     both = methods_of("own_step:switch=at:5,gd:tuned,fedavg:client_step=mean,local_steps=4", METHODS, parse_switch)
     assert list(both.values()) == [OwnStep(At(5)), GD("tuned"), FedAvg("mean", local_steps=4)]
     for text, message in (
@@ -208,3 +209,12 @@ def test_the_commands_take_methods_budgets_and_wires(capsys):
     code, _, err = call(capsys, "run", *common, "--wire", "home")
     assert code != 0
     assert "give --budget seconds:600 with it" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "latency", "up", "down"),
+    [("home", 0.05, 1e6, 1e7), ("wan", 0.03, 1e7, 1e7), ("datacentre", 1e-4, 1e9, 1e9)],
+)
+def test_networks_by_name(name, latency, up, down):
+    """Home lines send ten times slower than they receive; 10 ms for a gradient everywhere."""
+    assert parse_wire(name) == TimeModel(latency=latency, up=up, down=down, compute=0.01)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownstep.engines import Bernoulli, Bursts, Cohort, Outages, Stragglers, describe, run
-from ownstep.methods import GD, DecentralisedGD, OwnStep
+from ownstep.engines.local.answering import Answering
+from ownstep.methods import GD, Ask, DecentralisedGD, OwnStep
 from ownstep.problems import optimum
 from ownstep.support.errors import InvalidInput
 
@@ -112,8 +113,6 @@ def test_a_gossip_device_that_is_away_stays_where_it_is():
     problem, rule = make_least_squares(devices=4), Outages(((2, 0, None),), None, "drop")
     method = DecentralisedGD(graph="complete")
     state = method.start(problem.x0(), describe(problem).devices)
-    from ownstep.engines.local.answering import Answering
-
     for k in range(5):
         state = method.tell(state, Answering(problem, "drop")(method.ask(state), rule.present(k, 4)).answer)
     assert (state.x[2] == problem.x0()).all()
@@ -142,3 +141,17 @@ def test_a_gossip_device_that_is_away_stays_where_it_is():
 def test_bad_input_is_quoted(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+@pytest.mark.parametrize("rule", [Outages(((1, 1, 4), (0, 6, 9), (2, 0, 3))), Bernoulli(0.5, seed=4)])
+def test_absent_devices_count_with_their_last_gradient_in_a_second_sum_too(rule):
+    """One pass gives both sums of a method that asks for two; who never answered counts as zero."""
+    problem, rng = make_least_squares(devices=3), np.random.default_rng(0)
+    answering, last = Answering(problem, "last"), np.zeros((3, problem.dim))
+    mix, also = np.array([0.5, 0.2, 0.9]), np.array([0.1, 0.7, 0.3])
+    for k in range(12):
+        present, x = rule.present(k, 3), rng.standard_normal(problem.dim)
+        last[present] = problem.gradients(x)[present]
+        answer = answering(Ask(x, mix, also=also), present).answer
+        np.testing.assert_allclose(answer.sum, mix @ last, atol=1e-12)
+        np.testing.assert_allclose(answer.also, also @ last, atol=1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,13 @@ pytest.importorskip("torch")
 
 from ownstep import partition
 from ownstep.engines import Bernoulli, cluster
+from ownstep.engines.cluster import ranks
 from ownstep.engines.cluster.answering import SharedAnswering
+from ownstep.engines.cluster.ranks import Ranks
 from ownstep.engines.cluster.shared import Shared
 from ownstep.engines.local import engine as local
 from ownstep.engines.local.answering import Answering
-from ownstep.methods import EXTRA, METHODS, Ask, At, GradientTracking, Nesterov, OwnStep, Scaffold
+from ownstep.methods import DANE, EXTRA, GIANT, METHODS, SHED, Ask, At, GradientTracking, Nesterov, OwnStep, Scaffold
 from ownstep.problems import BinaryLogistic, MultinomialLogistic, optimum
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -121,16 +125,23 @@ def test_measured_answers_are_those_of_one_process(missing):
 def test_every_method_makes_the_iterates_of_one_process(name):
     problem, method = make_least_squares(devices=6), METHODS[name]()
     expected = local.run(method, problem, 12)
-    try:
-        found = on_ranks(3, lambda ranks: cluster.run(method, shared(ranks, problem), 12))
-    except InvalidInput as error:
-        if "needs" not in str(error):
-            raise
-        pytest.skip(str(error))
-    for seen in found:
+    for seen in on_ranks(3, lambda ranks: cluster.run(method, shared(ranks, problem), 12)):
         np.testing.assert_allclose(seen.x, expected.x, atol=1e-11)
         np.testing.assert_allclose(seen.value, expected.value, rtol=1e-11)
         assert (seen.phase == expected.phase).all()
+
+
+@pytest.mark.parametrize("method", [GIANT(0.01), DANE(0.1), SHED(2)])
+def test_devices_that_solve_or_send_eigenpairs_may_live_on_any_rank(method):
+    """Five exchanges cover a direction, its trial and the next, with whole ranks absent where the method allows it."""
+    problem = make_logistic(devices=6)
+    rule = None if isinstance(method, SHED) else Bernoulli(0.5, "rescale", seed=1)
+    expected = local.run(method, problem, 6, participation=rule)
+    assert rule is None or not expected.took_part[:, 3].all()  # the only device of its rank
+    for seen in on_ranks(3, lambda ranks: cluster.run(method, shared(ranks, problem), 6, participation=rule)):
+        np.testing.assert_allclose(seen.x, expected.x, atol=1e-9)
+        np.testing.assert_allclose(seen.value, expected.value, rtol=1e-10)
+    assert expected.value[-1] < expected.value[0]
 
 
 @pytest.mark.parametrize("method", [OwnStep(At(4)), EXTRA(), GradientTracking(order="atc"), Scaffold(), Nesterov()])
@@ -223,3 +234,27 @@ def test_a_softmax_model_is_shared_too():
     problem = MultinomialLogistic(rows, labels, partition.given(np.sort(rng.integers(0, 6, 40))), mu=0.2)
     (seen, *_) = on_ranks(3, lambda ranks: cluster.run(OwnStep(), shared(ranks, problem), 600))
     np.testing.assert_allclose(seen.x, optimum(problem).x, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("said", "late"), [("Timed out waiting 9 ms", True), ("op timeout", True), ("Connection closed by peer", False)]
+)
+@pytest.mark.parametrize("missing", [[], [2]])
+def test_what_a_broken_exchange_is_called(said, late, missing):
+    """Silence and a closed connection are told apart by what torch says; who is silent is given time to answer."""
+    waits = []
+
+    def absent(keys, wait):
+        waits.append(wait)
+        return [keys[rank] for rank in missing]
+
+    here = SimpleNamespace(
+        round=7, deadline=8.0, size=3, _say=lambda topic, text: None, store=SimpleNamespace(absent=absent),
+        who=lambda rank: f"rank {rank}",
+    )  # fmt: skip
+    text = str(Ranks._lost(here, RuntimeError(said)))
+    assert waits == [ranks.GRACE if late else 1.0]
+    if not missing:
+        assert text == f"round 7: a connection between the ranks broke: {said}"
+    else:
+        assert text == f"round 7: {'no answer from rank 2 within 8 s' if late else 'lost the connection to rank 2'}"

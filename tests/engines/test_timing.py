@@ -64,7 +64,7 @@ def test_moving_the_data_against_moving_gradients():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TimeModel(up=0.0), "up must be positive bytes a second, got 0.0"),
+        (lambda: TimeModel(up=0.0), "up must be positive bytes per second, got 0.0"),
         (lambda: TimeModel(latency=-1.0), "latency must be at least 0 seconds, got -1.0"),
         (lambda: TimeModel(up=(1.0, 2.0)).seconds(run(GD(), PROBLEM, 1)), "up has 2 entries for 3 devices"),
         (lambda: TimeModel().moving([-1.0]), "at least 0 for each device"),

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from ownstep.engines import Bernoulli, describe, run, tune
+from ownstep.engines.tuning import scaled
 from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM
+from ownstep.plan import Devices
 from ownstep.problems import optimum
 from ownstep.support.errors import InvalidInput
 
@@ -79,3 +81,11 @@ def test_tuning_knows_who_is_absent(small_logistic):
 def test_bad_input_is_quoted(small_logistic, call, message):
     with pytest.raises(InvalidInput, match=message):
         call(small_logistic)
+
+
+def test_longer_steps_keep_mu_below_the_scaled_constants():
+    devices = Devices(np.array([0.4, 0.6]), np.array([1.0, 8.0]), np.array([0.5, 0.5]), L_pooled=6.0)
+    longer = scaled(devices, 4.0)
+    np.testing.assert_allclose(longer.L, [0.25, 2.0])
+    np.testing.assert_allclose(longer.mu, [0.25, 0.5])
+    assert longer.L_pooled == 1.5

@@ -22,6 +22,7 @@ from ownstep.engines.participation import (
     Stragglers,
     parse_participation,
 )
+from ownstep.engines.recommend import Recommendation, candidates, recommend, rehearse, shows
 from ownstep.engines.timing import TimeModel, price
 from ownstep.engines.tuning import Tuned, tune, tune_step
 
@@ -37,11 +38,13 @@ __all__ = [
     "Missing",
     "Outages",
     "Participation",
+    "Recommendation",
     "Stragglers",
     "TimeModel",
     "Tuned",
     "baselines",
     "beyond",
+    "candidates",
     "cluster",
     "compare",
     "describe",
@@ -49,8 +52,11 @@ __all__ = [
     "parse_participation",
     "parse_wire",
     "price",
+    "recommend",
+    "rehearse",
     "rivals",
     "run",
+    "shows",
     "tune",
     "tune_step",
 ]

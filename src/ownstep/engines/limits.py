@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ownstep.engines.timing import TimeModel
+from ownstep.engines.timing import TimeModel, extra_work
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
@@ -83,9 +83,9 @@ class Limits:
                 continue
             here = loop.present if j == loop.k or not loop.partial else loop.took_part[j]
             up, down = row["bytes_up"], row["bytes_down"]
-            loop.elapsed.append(
-                float(self.wire.rounds([up], [down], here[None], local_steps(loop, j), vectors_sent(loop))[0])
-            )
+            extra = work_of_round(loop) if j == loop.k else dict(map(tuple, loop.notes.get("extra_work", []))).get(j, 0)
+            steps = np.asarray(local_steps(loop, j), float) + extra
+            loop.elapsed.append(float(self.wire.rounds([up], [down], here[None], steps, vectors_sent(loop))[0]))
 
 
 def local_steps(loop: Loop, k: int) -> Any:
@@ -93,6 +93,13 @@ def local_steps(loop: Loop, k: int) -> Any:
     drawn = loop.notes.get("local_steps", [])
     local = loop.method.ask(loop.state).local
     return drawn[k] if k < len(drawn) else 1 if local is None else np.asarray(local.steps).tolist()
+
+
+def work_of_round(loop: Loop) -> float:
+    """What a device does in the present round beyond gradients, in gradients; see :func:`extra_work`."""
+    if not getattr(loop.method, "searches", False):  # only methods with a line search ask for more
+        return 0.0
+    return extra_work(loop.method.ask(loop.state), loop.problem.dim, bool(getattr(loop.state, "sketched", 0)))
 
 
 def vectors_sent(loop: Loop) -> list[int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import socket
 import time
@@ -50,6 +51,16 @@ class write_atomically:
                 with contextlib.suppress(OSError):  # closing flushes again, and a full disk is still full
                     self.file.close()
                 self.part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write plain data, whole or not at all; the folder is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(path) as file:
+            file.write(json.dumps(data, indent=1).encode())
+    except OSError as error:
+        raise OwnstepError(f"cannot write {str(path)!r}: {error}") from error
 
 
 def sweep(path: Path) -> None:

@@ -16,8 +16,10 @@ from ownstep.engines.cluster.shared import Shared
 from ownstep.engines.cluster.sketching import SharedSketching
 from ownstep.engines.local.answering import Answered, Answering, local_work, server_bytes
 from ownstep.engines.local.secant import Memory, each
+from ownstep.engines.local.solving import solved
 from ownstep.engines.participation import Missing, effective_mix
 from ownstep.methods import Answer, Ask, LocalWork, alike, norm
+from ownstep.methods.base import SolveWork
 from ownstep.methods.local_work import lengths
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy
@@ -77,6 +79,11 @@ class SharedAnswering(Answering):
         super().__init__(problem, missing, measure_gradient)
         self.memory: SharedMemory = SharedMemory(problem, missing is not None)
         self.sketching = SharedSketching(problem)
+
+    def _solved(self, x: Any, work: SolveWork, mix: NDArray[np.float64]) -> Any:
+        """Every rank's devices solve their problems; the sums of their solutions are added up."""
+        shared = self.problem
+        return shared.ranks.add(solved(shared.problem, x, work, mix[shared.mine]), np.zeros(0))[0]
 
     def _measured(self, ask: Ask, asked: NDArray[np.float64], present: Present) -> Answered:
         if ask.local is not None:

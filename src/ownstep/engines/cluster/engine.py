@@ -28,17 +28,18 @@ from ownstep.engines.cluster.rows import Rows, gather, scatter
 from ownstep.engines.cluster.shared import Shared
 from ownstep.engines.limits import Limits
 from ownstep.engines.local.answering import Answered
-from ownstep.engines.local.engine import describe, first_point
+from ownstep.engines.local.engine import first_point, settle
 from ownstep.engines.local.loop import Loop
 from ownstep.engines.participation import Participation
 from ownstep.engines.saving import Saver, go_on
 from ownstep.history import History
-from ownstep.methods import METHODS, Ask, Method, key_of
+from ownstep.methods import Ask, Method
 from ownstep.plan import Devices
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput
+from ownstep.support.logs import RoundLog
 from ownstep.support.progress import Bar
 from ownstep.support.threads import calm_blas
 from ownstep.support.vectors import like, small_enough, to_numpy
@@ -128,6 +129,7 @@ def run(
     observe: Callable[[int, Any], None] | None = None,
     measure_every: int = 1,
     limits: Limits | None = None,
+    log: RoundLog | None = None,
 ) -> History:
     """Run a method on the devices of all ranks; every rank calls this with the same arguments but its own problem.
 
@@ -156,26 +158,19 @@ def run(
         gradient_tolerance=gradient_tolerance,
     )  # fmt: skip
     ranks = shared.ranks
-    if devices is None:
-        needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
-        devices = describe(shared, needed).devices
     progress = progress if ranks.rank == 0 else False
     with ranks.listening():
-        extra: dict[str, Any] = {"engine": "cluster", "ranks": ranks.size, "backend": ranks.backend}
-        if getattr(method, "step", None) == "tuned":
-            from ownstep.engines.tuning import tune_step
-
-            goal = target if search_target is None else search_target
-            tuned = tune_step(
-                shared, rounds, devices=devices, x0=x0, target=goal, participation=participation, seed=seed,
-                progress=progress,
-            )  # fmt: skip
-            extra |= {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
-            method = tuned.method
+        method, devices, tuning = settle(
+            method, shared, rounds, smoothness, devices, x0=x0,
+            target=target if search_target is None else search_target, participation=participation, seed=seed,
+            progress=progress,
+        )  # fmt: skip
+        extra = {"engine": "cluster", "ranks": ranks.size, "backend": ranks.backend} | tuning
         start = first_point(shared, x0)
         measured = measure_gradient or gradient_tolerance is not None
         loop = _Loop(method, shared, devices, start, participation, name or repr(method), extra, measured)
         loop.every, loop.last, loop.limits = measure_every, rounds, limits
+        loop.log = log if ranks.rank == 0 else None
         loop.check_agreement(rounds, target, gradient_tolerance, repr(limits))
         path = None if checkpoint is None else Path(checkpoint)
         with ExitStack() as held:

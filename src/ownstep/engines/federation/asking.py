@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from flwr.app import ConfigRecord, RecordDict
+from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ownstep.engines.federation import hessians
+from ownstep.engines.federation.holder import REFUSED
 from ownstep.engines.federation.nodes import Nodes, Roster
-from ownstep.engines.federation.wire import ROUND, Refused, Reply, pack_asks, pack_points, unpack_replies
+from ownstep.engines.federation.wire import ASK, ROUND, Refused, Reply, pack_asks, pack_points, unpack_replies
+from ownstep.engines.local.answering import sketch_bytes
 from ownstep.methods import Ask, Sketch
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError, plain_text
 
 if TYPE_CHECKING:
     from ownstep.engines.federation.coordinator import Terms
@@ -68,13 +73,15 @@ class Asking:
             one = zip(asks, points, rounds, strict=True)
             return [self.terms.secure.gather(self.nodes, self.roster, *each) for each in one]
         shared, roster = pack_points(asks, points), self.roster
-        contents = {node: pack_asks(asks, shared, rounds, i) for i, node in enumerate(roster.nodes)}
+        wanted = [self._drawn(k) for k in rounds]
+        asked = [i for i in range(len(roster.nodes)) if any(drawn[i] for drawn in wanted)]
+        contents = {roster.nodes[i]: pack_asks(asks, shared, rounds, i) for i in asked}
         budget = sum(ask.x.nbytes + hessians.reply_bytes(ask) for ask in asks)
         replies = self.nodes.ask(contents, ROUND, str(max(rounds)), budget)
         usable: dict[int, list[Reply]] = {}
         why: dict[int, str] = {}
-        for i, node in enumerate(roster.nodes):
-            reply = replies.get(node)
+        for i in asked:
+            reply = replies.get(roster.nodes[i])
             try:
                 if reply is None:
                     raise self.nodes.no_reply()
@@ -87,16 +94,34 @@ class Asking:
             except (Refused, InvalidInput) as refusal:
                 usable.pop(i, None)
                 why[i] = str(refusal)
-        return [
-            collect({i: r[m] for i, r in usable.items()}, ask, roster.weights, why, points[m] is not ask.x)
-            for m, ask in enumerate(asks)
-        ]
+        out = []
+        for m, (ask, drawn) in enumerate(zip(asks, wanted, strict=True)):
+            mine = {i: r[m] for i, r in usable.items() if drawn[i]}
+            absent = {i: text for i, text in why.items() if drawn[i]}
+            out.append(collect(mine, ask, roster.weights, absent, points[m] is not ask.x, int(drawn.sum())))
+        return out
+
+    def _drawn(self, k: int) -> NDArray[np.bool_]:
+        """Whom round k asks."""
+        count, rule = len(self.roster.nodes), self.terms.participation
+        drawn = np.ones(count, bool) if rule is None else rule.present(k, count)
+        if not drawn.any():
+            raise OwnstepError(f"{rule!r} asks nobody in round {k}: Cohort(size) always asks somebody")
+        return drawn
 
 
 def collect(
-    replies: Mapping[int, Reply], ask: Ask, weights: Array, why: dict[int, str], elsewhere: bool = False
+    replies: Mapping[int, Reply],
+    ask: Ask,
+    weights: Array,
+    why: dict[int, str],
+    elsewhere: bool = False,
+    asked: int | None = None,
 ) -> Gathered:
-    """Add up, in the order of the sites; ``elsewhere`` when a second point was sent, to measure f there."""
+    """Add up, in the order of the sites; ``elsewhere`` when a second point was sent, to measure f there.
+
+    ``asked`` is how many were sent a message; everyone by default.
+    """
     present = np.zeros(len(weights), bool)
     present[list(replies)] = True
     share = float(weights[present].sum())
@@ -107,15 +132,17 @@ def collect(
         sum(weights[i] * loss for i, loss in each.items()) / share if share else np.nan
         for each in ({i: r.loss for i, r in replies.items()}, {i: r.loss_at for i, r in replies.items()})
     )
-    vectors_down = 1 + elsewhere + shifted(ask)
+    vectors_down = 1 + elsewhere + shifted(ask) + (ask.base is not None)
     up = len(replies) * (int(ask.x.nbytes) + 8 * (1 + elsewhere + normed(ask)))
-    down = len(weights) * (vectors_down * int(ask.x.nbytes) + 8)
+    down = (len(weights) if asked is None else asked) * (vectors_down * int(ask.x.nbytes) + 8)
     rows = {i: r.vector for i, r in replies.items()}
     losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
     squares = float(sum(reply.squares for reply in replies.values()))
     extras = [reply.extra for reply in replies.values() if reply.extra is not None]
     base = sum(weights[i] * r.loss_base for i, r in replies.items()) / share if share else np.nan
     sketches = tuple(_read_sketch(replies[i], ask, "") if i in replies else None for i in range(len(weights)))
+    up += sum(extra.nbytes for extra in extras) + 8 * len(replies) * (ask.base is not None)
+    up += int(sketch_bytes(ask.x, sketches, present).sum())
     return Gathered(
         present, total, float(value), float(value_at), rows, losses, why, up, down, squares,
         np.sum(extras, axis=0) if extras else None, float(base), sketches,
@@ -137,3 +164,50 @@ def normed(ask: Ask) -> bool:
 
 def shifted(ask: Ask) -> bool:
     return ask.local is not None and ask.local.shift is not None
+
+
+def questioned(grid: Grid, terms: Terms, question: Mapping[str, Any], nodes: Mapping[int, str]) -> dict[int, Any]:
+    """Ask every site the same question and return the answers by node.
+
+    Parameters
+    ----------
+    question : words, numbers and lists of them.
+    nodes : names of the sites as far as they are known; empty for the first question, which waits for everybody.
+
+    Raises
+    ------
+    InvalidInput : sites refuse, all of them named, with their reasons.
+    OwnstepError : sites do not answer.
+    """
+    asked = list(nodes) or _everybody(grid, terms)
+    content = RecordDict({"ask": ConfigRecord(dict(question))})
+    replies = Nodes(grid, terms.deadline).ask(dict.fromkeys(asked, content), ASK, str(question.get("question", "")))
+    out: dict[int, Any] = {}
+    silent: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    for node in asked:
+        reply = replies.get(node, Refused(f"gave no reply within {terms.deadline:g} s"))
+        name = nodes.get(node, f"node {node}")
+        if isinstance(reply, Refused):
+            silent[name] = str(reply)
+        elif reply.has_error():
+            silent[name] = f"failed: {plain_text(reply.error.reason)}"
+        else:
+            out[node] = dict(reply.content.config_records.get("told", {}))
+            if REFUSED in out[node]:
+                refused[plain_text(out[node].get("name", name), 80)] = plain_text(out[node][REFUSED], 600)
+    for kind, found in ((InvalidInput, refused), (OwnstepError, silent)):
+        if found:
+            raise kind("; ".join(f"{name} {why}" for name, why in sorted(found.items())))
+    return out
+
+
+def _everybody(grid: Grid, terms: Terms) -> list[int]:
+    ends = time.monotonic() + terms.joining
+    while len(online := sorted(grid.get_node_ids())) < terms.sites:
+        if time.monotonic() > ends:
+            raise OwnstepError(f"{len(online)} of {terms.sites} sites joined within {terms.joining:g} s")
+        time.sleep(min(1.0, terms.joining / 20))
+    if len(online) > terms.sites:
+        raise OwnstepError(f"{len(online)} sites are here, {terms.sites} were expected")
+    return online

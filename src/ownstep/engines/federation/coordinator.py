@@ -34,7 +34,7 @@ from ownstep.engines.limits import Limits
 from ownstep.engines.local.answering import wants_more
 from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
-from ownstep.engines.participation import MISSING, Missing
+from ownstep.engines.participation import MISSING, Missing, Participation
 from ownstep.engines.saving import go_on
 from ownstep.history import History
 from ownstep.methods import Answer, Ask, Method, norm
@@ -42,6 +42,7 @@ from ownstep.methods.local_work import lengths
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import hold
+from ownstep.support.logs import RoundLog
 from ownstep.support.progress import Bar
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Terms:
     joining : seconds to wait for all sites at the start.
     missing : what becomes of the share of a site that does not answer, see :data:`~ownstep.engines.MISSING`.
     secure : parameters of secure aggregation (SecAgg+), or None for replies that the coordinator can read.
+    participation : whom each round asks, such as ``Cohort(10, seed=1)``: drawn from the seed and the round alone, as
+        every engine draws. Everyone by default. ``missing`` says what becomes of the share of those who are not asked.
     """
 
     sites: int
@@ -77,9 +80,12 @@ class Terms:
     joining: float = 300.0
     missing: Missing = "rescale"
     secure: SecurePlus | None = None
+    participation: Participation | None = None
 
     def __post_init__(self) -> None:
         whole_number("sites", self.sites, 1)
+        if self.secure is not None and self.participation is not None:
+            raise InvalidInput("secure aggregation asks every site in every round: no participation with it")
         for name in ("deadline", "joining"):
             if not 0 < getattr(self, name) < np.inf:
                 raise InvalidInput(f"{name} is a positive number of seconds, got {getattr(self, name)!r}")
@@ -119,6 +125,8 @@ def race(
     gradient_tolerance: float | None = None,
     progress: bool | None = None,
     limits: Limits | None = None,
+    task: Mapping[str, Any] | None = None,
+    log: RoundLog | None = None,
 ) -> dict[str, History]:
     """Run several methods side by side; their questions share each round's message, so a race takes no longer.
 
@@ -129,6 +137,8 @@ def race(
     folder : where checkpoints and the list of sites are kept, written after every round. If they exist the run goes on
         from them, even if some of its sites are away.
     L_pooled : smoothness of f, for methods that step by 1/L; no coordinator can measure it.
+    task : sent along when the sites are asked who they are, for owners whose problem depends on it.
+    log : where every round is told as it ends, see :class:`ownstep.support.logs.RoundLog`.
 
     Returns
     -------
@@ -149,17 +159,18 @@ def race(
                 held.enter_context(hold(place / "sites.json", patience=terms.deadline))
             except OSError as error:
                 raise OwnstepError(f"cannot write to the folder {str(place)!r}: {error}") from error
-        return _race(methods, grid, rounds, terms, place, x0, L_pooled, target, gradient_tolerance, progress, limits)
+        stops = (target, gradient_tolerance)
+        return _race(methods, grid, rounds, terms, place, x0, L_pooled, stops, progress, limits, task, log)
 
 
 def _race(
     methods: Mapping[str, Method], grid: Grid, rounds: int, terms: Terms, place: Path | None, x0: Any,
-    L_pooled: float | None, target: float | None, gradient_tolerance: float | None, progress: bool | None,
-    limits: Limits | None,
+    L_pooled: float | None, stops: tuple[float | None, float | None], progress: bool | None, limits: Limits | None,
+    task: Mapping[str, Any] | None, log: RoundLog | None,
 ) -> dict[str, History]:  # fmt: skip
     listed = None if place is None else place / "sites.json"
     known = Roster.load(listed) if listed is not None and listed.exists() else None
-    roster = gather(grid, terms.sites, terms.joining, known)
+    roster = gather(grid, terms.sites, terms.joining, known, task)
     if listed is not None:
         roster.save(listed)
     start = roster.x0() if x0 is None else np.asarray(x0, roster.dtype)
@@ -167,7 +178,7 @@ def _race(
         raise InvalidInput(f"x0 must have shape ({roster.dim},), got {start.shape}")
     loops = [_Loop(m, roster, start, terms, label, L_pooled) for label, m in methods.items()]
     for loop in loops:
-        loop.limits = limits
+        loop.limits, loop.log = limits, log
     files = {loop: None if place is None else place / f"{slug(loop.name)}.ckpt.npz" for loop in loops}
     for loop, file in files.items():
         if file is not None:
@@ -187,7 +198,8 @@ def _race(
                         f"no site answered in round {loop.k} within {terms.deadline:g} s ({why}){loop.suspicion()}"
                     )
                 loop.absorb(gathered, began)
-                done = loop.verdict(rounds, target, gradient_tolerance)
+                loop.tell_log()
+                done = loop.verdict(rounds, *stops)
                 file = files[loop]
                 if file is not None:  # the point that was just evaluated, if it is sound: the next may not be
                     loop.save(file)
@@ -227,7 +239,12 @@ class _Loop(Loop):
             raise InvalidInput(
                 f"{method!r} compares gradients of two rounds, which mini-batches make different functions"
             )
-        self.roster, self.rule, self.partial = roster, terms.missing, True
+        if terms.participation is not None and getattr(method, "needs_everyone", False):
+            raise InvalidInput(f"{method!r} needs every device in every round: no partial participation")
+        self.roster, self.rule, self.partial, self.sampling = roster, terms.missing, True, terms.participation
+        drawn = {"participation": None if terms.participation is None else repr(terms.participation)}
+        self.settings |= drawn
+        self.fingerprint |= drawn
         self.answering.memory = Memory(roster, True)  # type: ignore[arg-type]
         self.settings |= {"engine": "federation", "missing": terms.missing, "deadline": terms.deadline}
         self.notes = {"absences": []}
@@ -239,18 +256,23 @@ class _Loop(Loop):
 
             ||grad f_i(x)|| <= ||g'|| + L_i ||x - x'||,     f_i(x) <= f' + ||g'|| ||x - x'|| + L_i/2 ||x - x'||^2
 
-        with g', f' at x', where the site was last asked. Only what is beyond that by a factor of
-        :data:`IMPLAUSIBLE` is refused: an error of transmission or of a unit, not a lie within bounds.
+        with g', f' at x', where the site was last asked; of its first reply f_i(x) <= f_i(0) + ||grad f_i(x)|| ||x||:
+        it told f_i(0) when it joined. Only what is beyond that by a factor of :data:`IMPLAUSIBLE` is refused: an error
+        of transmission or of a unit, not a lie within bounds.
         """
         assert ask.mix is not None
         L, c = float(self.roster.L[i]), abs(float(ask.mix[i]))
         if ask.local is not None or not c or self.roster.sampled or self.roster.kind not in ("exact", "upper bound"):
             return
-        length = norm(reply.vector) / c
-        if i in self.last_seen:
+        length, tiny = norm(reply.vector) / c, float(np.sqrt(np.finfo(ask.x.dtype).eps))
+        if i not in self.last_seen:
+            f, far = self.roster.losses[i], norm(ask.x)
+            if reply.loss > f + abs(f) + IMPLAUSIBLE * length * far + tiny * length:
+                raise Refused(f"its loss is {reply.loss:.3g}, and was {f:.3g} at the start: not believed")
+        else:
             x, g, f = self.last_seen[i]
             moved = norm(ask.x - x)
-            spare = float(np.sqrt(np.finfo(ask.x.dtype).eps)) * (L * norm(ask.x) + g)
+            spare = tiny * (L * norm(ask.x) + g)
             if length > IMPLAUSIBLE * (g + L * moved) + spare:
                 raise Refused(
                     f"its gradient has length {length:.3g}, by its own L at most {g + L * moved:.3g}: not believed"
@@ -300,7 +322,7 @@ class _Loop(Loop):
         for i, why in seen.why.items():
             self._note_absence(i, why)
         # Until somebody was missing once, methods may compare the sums of two rounds as sums over everyone.
-        who = present if self.notes["absences"] else None
+        who = present if self.notes["absences"] or self.sampling is not None else None
         each = rows if shifted(ask) else None
         squares = squares if normed(ask) else np.nan
         self.answer = Answer(total, seen.value, each, who, also, curvature, previous, squares)

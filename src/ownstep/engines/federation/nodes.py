@@ -242,13 +242,16 @@ class _Found:
         return getattr(self._client, name)
 
 
-def gather(grid: Grid, sites: int, deadline: float, known: Roster | None = None) -> Roster:
+def gather(
+    grid: Grid, sites: int, deadline: float, known: Roster | None = None, task: Mapping[str, Any] | None = None
+) -> Roster:
     """Wait until the expected number of sites has joined, and ask each once who it is.
 
     Parameters
     ----------
     known : the roster of an earlier start. Its sites need not be there again, and are not asked again unless their node
         has another id now.
+    task : for sites that become one when they are told what for.
     """
     ends = time.monotonic() + deadline
     answers: dict[int, dict[str, Any]] = {}
@@ -260,6 +263,8 @@ def gather(grid: Grid, sites: int, deadline: float, known: Roster | None = None)
         if fresh:
             nodes.deadline = max(1.0, ends - time.monotonic())
             question = RecordDict({"join": ConfigRecord({"wants": "name, samples, smoothness"})})
+            if task is not None:
+                question["task"] = ConfigRecord(dict(task))
             wanted = min(len(fresh), sites - len(answers)) if known is None else None
             for node, reply in nodes.ask(dict.fromkeys(fresh, question), JOIN, "join", enough=wanted).items():
                 answers[node] = _description(node, reply)

@@ -1,7 +1,8 @@
 """The site's half of a federation: a Flower ClientApp that holds one device's problem.
 
 It answers two messages. ``query.join``: who are you, how large, how curved; measured once and kept. ``train.plain``:
-the gradient at x, already multiplied by the coefficient that came with it, and the loss. Nothing else leaves.
+the gradient at x, already multiplied by the coefficient that came with it, and the loss. An owner who takes part in a
+fit also answers ``query.ask``, see :mod:`ownstep.engines.federation.holder`. Nothing else leaves.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from ownstep.engines.federation import hessians
+from ownstep.engines.federation.holder import Holder, answered
 from ownstep.engines.federation.wire import (
     NPY_HEADER,
     Question,
@@ -40,6 +42,8 @@ from ownstep.support.vectors import like, to_numpy
 
 KEPT = "ownstep.join"
 """Under this name the answer to ``query.join`` is kept in the node's state, so that nothing is measured twice."""
+TASK = "ownstep.task"
+"""Under this name a holder's task is kept in the node's state: every message may be a process of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,13 +146,14 @@ def check_outgoing(vector: Any, x: Any) -> None:
         raise Refused("the site's problem returned a gradient that is not finite: not sent")
 
 
-def site_app(open_site: Callable[[Context], Site]) -> ClientApp:
+def site_app(open_site: Callable[[Context], Site | Holder]) -> ClientApp:
     """A ClientApp for Flower's simulation and deployment.
 
     Parameters
     ----------
-    open_site : makes the site from the node's context. It is called once in a process; in deployment Flower starts a
-        process for every message, so reading the data should be quick.
+    open_site : makes the site from the node's context, or a :class:`~ownstep.engines.federation.holder.Holder`. It is
+        called once in a process; in deployment Flower starts a process for every message, so reading the data should
+        be quick.
 
     Notes
     -----
@@ -157,18 +162,18 @@ def site_app(open_site: Callable[[Context], Site]) -> ClientApp:
     """
     from ownstep.engines.federation.secure import answer_masked, secaggplus_mod
 
-    opened: dict[int, Site] = {}
+    opened = _Opened(open_site)
+    site, app = opened.site, ClientApp()
 
-    def site(context: Context) -> Site:
-        if context.node_id not in opened:
-            file = context.node_config.get("site-file")
-            opened[context.node_id] = (open_site if file is None else load_open_site(str(file)))(context)
-        return opened[context.node_id]
-
-    app = ClientApp()
+    @app.query("ask")
+    def ask(message: Message, context: Context) -> Message:
+        told = answered(opened.owner(context), dict(message.content.config_records["ask"]))
+        return Message(RecordDict({"told": told}), reply_to=message)
 
     @app.query("join")
     def join(message: Message, context: Context) -> Message:
+        if "task" in message.content.config_records:
+            opened.begin(message.content.config_records["task"], context)
         if KEPT not in context.state.config_records:
             context.state[KEPT] = ConfigRecord(site(context).describe())
         return Message(RecordDict({"site": context.state.config_records[KEPT]}), reply_to=message)
@@ -191,6 +196,39 @@ def site_app(open_site: Callable[[Context], Site]) -> ClientApp:
     return app
 
 
+class _Opened:
+    """The owners of a process's nodes, and the sites that they are or become."""
+
+    def __init__(self, open_site: Callable[[Context], Site | Holder]) -> None:
+        self.open_site = open_site
+        self.owners: dict[int, Site | Holder] = {}
+        self.sites: dict[int, Site] = {}
+
+    def owner(self, context: Context) -> Site | Holder:
+        """Who holds the data of this node, by the owner's own file where the node names one."""
+        if context.node_id not in self.owners:
+            file = context.node_config.get("site-file")
+            self.owners[context.node_id] = (self.open_site if file is None else load_open_site(str(file)))(context)
+        return self.owners[context.node_id]
+
+    def site(self, context: Context) -> Site:
+        """The site of this node, for the task that it has been told."""
+        if context.node_id not in self.sites:
+            here = self.owner(context)
+            if isinstance(here, Holder):
+                if TASK not in context.state.config_records:
+                    raise Refused(f"site {here.name!r} takes part in fits, not in runs of a method")
+                here = here.site(dict(context.state.config_records[TASK]))
+            self.sites[context.node_id] = here
+        return self.sites[context.node_id]
+
+    def begin(self, task: ConfigRecord, context: Context) -> None:
+        """Keep a task, and forget what belonged to the one before."""
+        context.state[TASK] = task
+        context.state.pop(KEPT, None)
+        self.sites.pop(context.node_id, None)
+
+
 class _Remembered(Sketching):
     """A site's last sketch, kept in the node's own state: in deployment every message is a process of its own."""
 
@@ -208,7 +246,7 @@ class _Remembered(Sketching):
         return made
 
 
-def load_open_site(file: str | os.PathLike[str]) -> Callable[[Context], Site]:
+def load_open_site(file: str | os.PathLike[str]) -> Callable[[Context], Site | Holder]:
     """The function ``open_site`` of a Python file on this machine."""
     path = Path(file).expanduser()
     spec = importlib.util.spec_from_file_location("ownstep_site_file", path)
@@ -216,7 +254,7 @@ def load_open_site(file: str | os.PathLike[str]) -> Callable[[Context], Site]:
         raise OwnstepError(f"site-file {str(file)!r} is not a Python file on this machine")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[[Context], Site] | None = getattr(module, "open_site", None)
+    found: Callable[[Context], Site | Holder] | None = getattr(module, "open_site", None)
     if found is None:
         raise OwnstepError(f"site-file {str(file)!r} has no function open_site(context)")
     return found

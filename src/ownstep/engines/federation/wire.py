@@ -31,6 +31,9 @@ from ownstep.support.vectors import small_enough
 JOIN = "query.join"
 """Message that asks a site who it is; its answer holds the smoothness, which is measured once."""
 
+ASK = "query.ask"
+"""Message that asks a site something else than a method does: words and numbers, before there is a problem."""
+
 ROUND = "train.plain"
 """Message of a round whose replies the coordinator can read one by one."""
 

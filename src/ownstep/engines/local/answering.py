@@ -13,6 +13,7 @@ from ownstep.engines.local.sketching import Sketching
 from ownstep.engines.local.solving import solved
 from ownstep.engines.participation import Missing, effective_mix
 from ownstep.methods import Answer, Ask, LocalWork, Sketch, SketchWork, alike, norm
+from ownstep.methods.base import SolveWork
 from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
 from ownstep.smoothness.sketch import checked
@@ -100,7 +101,7 @@ class Answering:
             found["sketches"] = self._sketches(ask.x, ask.sketch, mix, present) if sound else ()
             up = up + sketch_bytes(ask.x, found["sketches"], present)
         if ask.solve is not None:
-            found["solved"] = solved(self.problem, ask.x, ask.solve, mix)
+            found["solved"] = self._solved(ask.x, ask.solve, mix)
         return replace(seen, answer=replace(seen.answer, **found), up=up)
 
     def _sketches(
@@ -112,6 +113,9 @@ class Answering:
             if sketch is not None:
                 checked(sketch, len(x), work.rank, "the devices" if work.shared else self.problem.names[i])
         return made
+
+    def _solved(self, x: Any, work: SolveWork, mix: NDArray[np.float64]) -> Any:
+        return solved(self.problem, x, work, mix)
 
     def _at_base(
         self, base: Any, asked: NDArray[np.float64], mix: NDArray[np.float64], present: Present

@@ -19,6 +19,7 @@ from ownstep.plan import Devices, Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness, measure
 from ownstep.support.errors import InvalidInput
+from ownstep.support.logs import RoundLog
 from ownstep.support.progress import Bar
 from ownstep.support.threads import calm_blas
 
@@ -58,6 +59,7 @@ def run(
     search_target: float | None = None,
     observe: Callable[[int, Any], None] | None = None,
     limits: Limits | None = None,
+    log: RoundLog | None = None,
 ) -> History:
     """Run a method on a problem and record every round.
 
@@ -79,6 +81,7 @@ def run(
         for; in Algorithm 1's local phase it takes a second sum in the same pass, and is nan unless asked for here.
     seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
     limits : a budget of bytes or seconds, or patience; ``stopped`` then says what ran out.
+    log : told of every round as it ends, see :class:`ownstep.support.logs.RoundLog`.
     observe : called with (k, x^k) for every iterate, to measure along the way; it must not change x.
 
     Returns
@@ -89,29 +92,14 @@ def run(
         method, problem, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
         gradient_tolerance=gradient_tolerance,
     )  # fmt: skip
-    if devices is None:
-        needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
-        devices = describe(problem, needed).devices
-    tuning: dict[str, Any] = {}
-    if getattr(method, "step", None) == "tuned":
-        from ownstep.engines.tuning import tune_step
-
-        goal = target if search_target is None else search_target
-        tuned = tune_step(
-            problem,
-            rounds,
-            devices=devices,
-            x0=x0,
-            target=goal,
-            participation=participation,
-            seed=seed,
-            progress=progress,
-        )
-        method, tuning = tuned.method, {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
+    method, devices, tuning = settle(
+        method, problem, rounds, smoothness, devices, x0=x0, target=target if search_target is None else search_target,
+        participation=participation, seed=seed, progress=progress,
+    )  # fmt: skip
     start = first_point(problem, x0)
     measured = measure_gradient or gradient_tolerance is not None
     loop = Loop(method, problem, devices, start, participation, name or repr(method), tuning, measured)
-    loop.limits = limits
+    loop.limits, loop.log = limits, log
     with Saver(checkpoint) as saver:
         saver.resume(loop.resume)
         if loop.k > rounds:
@@ -132,6 +120,31 @@ def run(
                 loop.interrupt()
             saver.save(loop.save)
     return loop.history()
+
+
+def settle(
+    method: Method,
+    problem: Problem,
+    rounds: int,
+    smoothness: Smoothness | str,
+    devices: Devices | None,
+    **search: Any,
+) -> tuple[Method, Devices, dict[str, Any]]:
+    """Measure the devices, and search the step of ``GD("tuned")``: what every engine does before its first round.
+
+    Returns
+    -------
+    (the method with its step, the devices, what the history says about the search).
+    """
+    if devices is None:
+        needed = "adaptive" if getattr(method, "constant_free", False) else smoothness
+        devices = describe(problem, needed).devices
+    if getattr(method, "step", None) != "tuned":
+        return method, devices, {}
+    from ownstep.engines.tuning import tune_step
+
+    tuned = tune_step(problem, rounds, devices=devices, **search)
+    return tuned.method, devices, {"key": key_of(method, METHODS), "tuning": tuned.to_dict()}
 
 
 def first_point(problem: Problem, x0: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines import checkpoint as ckpt
-from ownstep.engines.limits import Limits, local_steps, vectors_sent
+from ownstep.engines.limits import Limits, local_steps, vectors_sent, work_of_round
 from ownstep.engines.local.answering import Answered, Answering
 from ownstep.engines.participation import Participation
 from ownstep.history import COLUMNS, History
@@ -21,6 +21,7 @@ from ownstep.plan import Devices
 from ownstep.problems.base import Problem
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import what_ails
+from ownstep.support.logs import RoundLog
 from ownstep.support.vectors import is_vector, like, small_enough, to_numpy
 
 DIVERGED = 1e4
@@ -63,6 +64,7 @@ class Loop:
         self.partial = participation is not None
         self.notes: dict[str, Any] = {}  # plain data that a checkpoint carries along
         self.limits: Limits | None = None
+        self.log: RoundLog | None = None
         self.elapsed: list[float] = []  # seconds of every round, where they are limited
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
         self.took_part: list[NDArray[np.bool_]] = []
@@ -125,7 +127,17 @@ class Loop:
     def finished(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
         """Evaluate the present iterate, and say whether it is the last."""
         self.evaluate()
+        self.tell_log()
         return self.verdict(rounds, target, gradient_tolerance)
+
+    def tell_log(self) -> None:
+        """The round that was evaluated, to the operator's log, where there is one."""
+        if self.log is None:
+            return
+        why = {e["site"]: e["why"] for e in self.notes.get("absences", []) if e["last"] == self.k}
+        away = [name for name, here in zip(self.devices.names, self.present, strict=True) if not here]
+        row = {column: entries[-1] for column, entries in self.columns.items()}
+        self.log.round(self.name, self.k, row, {name: why.get(name, "") for name in away}, len(self.present))
 
     def verdict(self, rounds: int, target: float | None, gradient_tolerance: float | None) -> bool:
         """Is the iterate that was evaluated the last one, and why?"""
@@ -178,6 +190,8 @@ class Loop:
             self.took_part.append(self.present)
         if getattr(self.method, "random_steps", False):
             self.notes.setdefault("local_steps", []).append(local_steps(self, self.k))
+        if work := work_of_round(self):
+            self.notes.setdefault("extra_work", []).append([self.k, work])
         self.state, self.k = state, self.k + 1
 
     def culprits(self) -> str:
@@ -265,6 +279,8 @@ class Loop:
             settings["sketch_ranks"] = [min(ranks), max(ranks)]
         if "local_steps" in self.notes:
             settings["local_steps_by_round"] = self.notes["local_steps"]
+        if "extra_work" in self.notes:
+            settings["extra_work"] = self.notes["extra_work"]
         if ask.links is not None:
             settings["vectors_sent"] = vectors_sent(self)
         return History(

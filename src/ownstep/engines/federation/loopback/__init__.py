@@ -32,7 +32,7 @@ QUIET = {
 }
 """The environment of every process here: nothing phones home or installs anything."""
 
-STARTING = 60.0
+STARTING = 180.0
 """Seconds a process may take until it is up."""
 
 
@@ -100,7 +100,13 @@ class Loopback:
             self.keys[name], public = self.certificates.node_key(self.folder, f"key-{name}")
             waiting.append((name, self.flwr("supernode", "register", public, "loopback", "--name", name)))
         for name, process in waiting:
-            if process.wait(STARTING) != 0:
+            try:
+                refused = process.wait(STARTING) != 0
+            except subprocess.TimeoutExpired:
+                raise OwnstepError(
+                    f"the key of {name!r} was not registered within {STARTING:g} s: this machine is too busy for Flower"
+                ) from None
+            if refused:
                 raise OwnstepError(f"the key of {name!r} was not registered: {self.log(process)}")
 
     def start_site(self, name: str, config: str = "", *, options: tuple[Any, ...] | None = None) -> None:

@@ -1,1 +1,0 @@
-"""The two files in which the demo's app differs from the one that ``ownstep federate init`` writes."""
