@@ -35,13 +35,31 @@ def first_gaps(node, key=""):
             yield from first_gaps(value)
 
 
-@pytest.mark.parametrize("name", ["gossip", "fedopt", "participation", "dirichlet", "devices"])
-def test_quick_run_writes_data_figure_and_verdict(name, tmp_path):
-    report = paper.conduct(name, tmp_path, quick=True, progress=False)
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """The quick form of an experiment, run once: what it reports, and the folder it writes to."""
+    found = {}
+
+    def once(name):
+        if name not in found:
+            folder = tmp_path_factory.mktemp(name)
+            found[name] = paper.conduct(name, folder, quick=True, progress=False), folder / f"{name}-quick"
+        return found[name]
+
+    return once
+
+
+NAMES = ("gossip", "fedopt", "participation", "dirichlet", "devices")
+EACH = [pytest.param(n, marks=pytest.mark.xdist_group(n)) for n in NAMES]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_quick_run_writes_data_figure_and_verdict(name, quick):
+    report, folder = quick(name)
     assert report["verdict"]["verdict"] in WORDS
-    saved = json.loads((tmp_path / f"{name}-quick/result.json").read_text())
+    saved = json.loads((folder / "result.json").read_text())
     assert all(set(row) == {"what", "paper", "ours", "why"} for row in saved["settings"])
-    assert (tmp_path / f"{name}-quick/figure.svg").stat().st_size > 10_000
+    assert (folder / "figure.svg").stat().st_size > 10_000
     gaps = list(first_gaps(saved["result"]["arms"]))
     assert gaps
     assert gaps == pytest.approx([1.0] * len(gaps))  # every method of every run begins where the gap is 1
@@ -73,11 +91,10 @@ def as_network(result):
     return json.loads(json.dumps(result).replace(mnist_problem.LOGISTIC, mnist_problem.NETWORK))
 
 
-@pytest.mark.parametrize("name", ["gossip", "fedopt", "participation", "dirichlet", "devices"])
-def test_what_a_gpu_gave_for_the_network_stands_first(name, tmp_path):
-    paper.conduct(name, tmp_path, quick=True, progress=False)
+@pytest.mark.parametrize("name", EACH)
+def test_what_a_gpu_gave_for_the_network_stands_first(name, quick):
     experiment = paper.load_experiment(name)
-    here = json.loads((tmp_path / f"{name}-quick/result.json").read_text())["result"]
+    here = json.loads((quick(name)[1] / "result.json").read_text())["result"]
     network = as_network(here)
     both = here | {"network": network}
     assert list(mnist_problem.parts(both)) == [mnist_problem.NETWORK, mnist_problem.LOGISTIC]
@@ -116,15 +133,19 @@ def test_the_network_decides_where_the_models_differ():
     assert mnist_problem.judged(result, judge)["verdict"] == "does not hold here"
 
 
-def test_what_a_gpu_gave_later_is_judged_without_running_anything(tmp_path, monkeypatch):
-    paper.conduct("fedopt", tmp_path, quick=True, progress=False)
-    file = tmp_path / "fedopt-quick/result.json"
+@pytest.mark.xdist_group("fedopt")
+def test_what_a_gpu_gave_later_is_judged_without_running_anything(quick, tmp_path, monkeypatch):
+    file = quick("fedopt")[1] / "result.json"
     (tmp_path / "fedopt").mkdir()
     report = json.loads(file.read_text())
     (tmp_path / "fedopt/result.json").write_text(json.dumps(report | {"quick": False}))
     gpu = {"result": as_network(report["result"])}
-    found = {"fedopt": gpu | {"provenance": {"device": "a GPU"}}}
-    monkeypatch.setattr(mnist_problem.neural, "committed", lambda name, optional: found)
+    found = {"gpu-fedopt.json": gpu | {"provenance": {"device": "a GPU"}}}
+
+    def committed(name, optional):
+        return {n.removeprefix("gpu-").removesuffix(".json"): found[n] for n in optional if n in found}
+
+    monkeypatch.setattr(mnist_problem.neural, "committed", committed)
     monkeypatch.setattr(fedopt, "run", None)
     for _ in range(2):
         judged = paper.judge_again("fedopt", tmp_path)
@@ -396,3 +417,24 @@ def test_what_moving_the_data_would_cost_is_a_call_away():
     # 92 kB of digits against 5 x 5 kB a round: here moving the data is far cheaper, and the model says so
     assert rows[2]["seconds"] < rows[0]["seconds"]
     assert gossip.DEVICES == 5
+
+
+def test_newer_rivals_are_searched_for_beside_the_paper_s():
+    """Two of the nine on the digits, a round each; only the claim's rivals are judged."""
+    assert tuple(contest.newer()) == contest.NEWER
+    setting = mnist_problem.problem(True, 0, mnist_problem.two_classes(5, 0))
+    some = {name: contest.newer()[name] for name in ("Scaffnew", "Delta-SGD")}
+    found = contest.contest(setting, {}, some, 1, (0.9,), 0, budget=1)
+    assert {row["method"] for row in found["rows"]} >= {"Scaffnew tuned", "Delta-SGD tuned"}
+    judged = contest.judge({"one": found}, ("FedAdam",))
+    assert not judged["numbers"]
+    assert any("Delta-SGD tuned over" in text for text in judged["findings"])
+
+
+def test_what_a_gpu_recorded_of_them_is_a_finding_with_its_noise_floor():
+    cells = {"0.2": {"ratio": 0.25, "floor": 1.3, "algorithm 1 is": "slower"}}
+    cells |= {"0.6": {"ratio": None, "floor": 1.0, "algorithm 1 is": "only theirs arrives"}}
+    (said,) = fedopt._beside({"verdicts": {"FedSPS": cells}})
+    assert "against FedSPS: to 0.2 of the first loss: Algorithm 1 is slower (0.25, noise floor 1.30)" in said
+    assert said.endswith("to 0.6 of the first loss: only theirs arrives")
+    assert fedopt._beside(None) == []

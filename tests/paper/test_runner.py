@@ -72,6 +72,26 @@ def test_an_interrupted_run_goes_on_where_it_stopped(study, tmp_path):
     assert paper.conduct("first", tmp_path)["parts_found"] == 0
 
 
+def test_a_run_that_is_capped_says_what_is_missing_and_goes_on(study, tmp_path):
+    first, _ = study
+
+    def run(quick=False, seed=0, progress=None, pieces=None, minutes=None):
+        names = "ab" if minutes else "abc"
+        parts = {name: pieces(name, first.part, name, seed) for name in names}
+        return {"parts": parts, "not_run": [n for n in "abc" if n not in parts]}
+
+    first.run = run
+    paper.conduct("first", tmp_path, minutes=5)
+    assert json.loads((tmp_path / "first/result.json").read_text())["result"]["not_run"] == ["c"]
+    report = paper.conduct("first", tmp_path)
+    assert (first.made, report["parts_found"]) == (["a", "b", "c"], 2)
+    assert not (tmp_path / "first" / runner.PARTS).exists()
+    with pytest.raises(InvalidInput, match="--minutes must be above 0, got 0"):
+        paper.conduct("first", tmp_path, minutes=0)
+    with pytest.raises(InvalidInput, match="second does not take --minutes 5"):
+        paper.conduct("second", tmp_path, minutes=5)
+
+
 def test_parts_of_another_seed_or_other_code_are_not_taken(study, tmp_path, monkeypatch):
     first, _ = study
     first.stop = "c"

@@ -68,3 +68,18 @@ def test_what_is_on_disk_gives_the_page_s_table():
     assert which.read(RESULTS / "nowhere") == []
     for name in which.CASES:
         assert f"| {name} |" in which.markdown(rows)
+
+
+def test_the_page_shows_what_plan_recommends_and_the_rivals_on_the_network():
+    """From the recorded files; a method that diverged on a draw is called so, and the fastest stands first."""
+    shown = which.recommended(RESULTS)
+    recorded = json.loads((RESULTS / "benchmarks" / "recommend.json").read_text())
+    assert shown.count("\n| ") == len(recorded["rows"])
+    assert shown.endswith(f"The recommended method is {recorded['says']}.")
+    near = sum(r["ratio"] <= recorded["near"] for r in recorded["rows"])
+    assert f"in {near} of {len(recorded['rows'])}" in recorded["says"]
+    lines = which.on_network(RESULTS).splitlines()
+    assert lines[2].startswith("| FedSPS | 3, 3, 3 |")
+    assert any("22, never, 23" in line and line.endswith("| faster |") for line in lines)
+    assert lines[-1].startswith("| FedExP")
+    assert lines[-1].endswith("| slower |")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ownstep.report import build, read
+from ownstep.report import build, explorer, read
 from ownstep.report import write as write_page
 
 from .browser import BROWSERS, Chromium, chromium
@@ -107,7 +107,7 @@ def test_hovering_shows_values_zooming_and_hiding_work(browser, results):
         }, 100)); });""",
     )  # fmt: skip
     assert "rounds K 2" in seen["tip"]
-    assert "GD 1/L-bar" in seen["tip"]
+    assert "GD 1/L\u0304" in seen["tip"]
     assert "0.25" in seen["tip"]  # 2^-2
     assert seen["zoomed"] == [1, 2]
     assert seen["hidden"] == 1
@@ -220,6 +220,75 @@ def test_the_race_can_be_played_scrubbed_dragged_and_switched(browser, results):
     assert seen["repaired"] < 0.05  # and the switch repairs it
     assert seen["moved"] > 20
     assert seen["played"] >= 1
+
+
+def test_the_worst_case_follows_sliders_and_map_and_can_be_shared(browser, results):
+    grid = json.loads((Path(explorer.__file__).parent / "assets" / "worst_cases.json").read_text())
+    axes = grid["axes"]
+    seen = ask(
+        browser, build(read(results, "r")),
+        """const tab = d.getElementById("tab-worst"), out = {};
+        d.getElementById("open-worst").click();
+        const told = () => tab.querySelector("[data-told]").textContent;
+        const put = (name, i) => {
+          const input = tab.querySelector(`[data-axis="${name}"]`);
+          input.value = i;
+          input.dispatchEvent(new w.Event("input"));
+          input.dispatchEvent(new w.Event("change"));
+          return input.getAttribute("aria-valuetext");
+        };
+        out.first = told();
+        out.points = tab.querySelectorAll(".certified").length;
+        out.words = put("K", 3);
+        out.moved = told();
+        tab.querySelector('[data-cell="0 0"]').dispatchEvent(new w.Event("click"));
+        out.clicked = told();
+        out.here = tab.querySelectorAll("[data-map] .here").length;
+        out.map = tab.querySelector("[data-map]").getAttribute("aria-label");
+        out.note = tab.querySelector("[data-certified]").textContent;
+        out.state = w.eval("Explorer").state();
+        return out;""",
+    )  # fmt: skip
+    curves = grid["curves"]
+    key, middle = f"9|{0.06:g}|0.1|0.5", axes["K"].index(10)
+    here = {m: curves[m]["0.06"][middle] for m in ("GD 1/L-bar", "Nesterov", "ITEM", "GD best fixed step")}
+    here |= {"Algorithm 1": curves["Algorithm 1"][key][middle]}
+    here |= {"designed": curves["designed"]["9|0.06|0.1|10"][0]}
+    best, second = sorted(here.values())[:2]
+    assert best == here["designed"]
+    assert "The designed steps have the smallest worst case after 10 rounds" in seen["first"]
+    assert f"{second / best:.2f} times below the best fixed step" in seen["first"]
+    assert f"{here['GD 1/L-bar'] / here['Algorithm 1']:.2f} times below GD" in seen["first"]
+    assert seen["points"] >= 5 * len(axes["K"])
+    assert seen["words"] == f"rounds K {axes['K'][3]}"
+    assert f"after {axes['K'][3]} rounds" in seen["moved"]
+    cell = curves["Algorithm 1"]["9|0.06|0|0.25"][3] / curves["GD 1/L-bar"]["0.06"][3]
+    assert f"{1 / cell:.2f} times below GD" in seen["clicked"]
+    assert seen["here"] == 1
+    assert "of gradient descent in" in seen["map"]
+    assert "certificate in exact fractions" in seen["note"]
+    assert seen["state"]["worst"] == {
+        "ratio": axes["ratio"].index(9), "mu": axes["mu"].index(0.06), "rstar": 0, "share": 0, "K": 3,
+    }  # fmt: skip
+
+
+def test_every_shipped_worst_case_is_a_proved_number_on_a_small_file():
+    path = Path(explorer.__file__).parent / "assets" / "worst_cases.json"
+    grid = json.loads(path.read_text())
+    assert path.stat().st_size < 500_000
+    assert {"command", "commit", "versions"} <= set(grid["made"])
+    axes, gd = grid["axes"], grid["curves"]["GD 1/L-bar"]
+    for mu in axes["mu"]:
+        # GD at step 1/L on F(mu, L) with L = R0 = 1, in closed form (Taylor, Hendrickx and Glineur, 2017)
+        closed = [mu / (mu - 1 + (1 - mu) ** (-2 * k)) / 2 for k in axes["K"]]
+        assert gd[f"{mu:g}"] == pytest.approx(closed, rel=1e-3)
+        assert all(a >= (1 - 1e-9) * b for a, b in zip(gd[f"{mu:g}"], closed, strict=True))  # upper ends
+    for key, curve in grid["curves"]["Algorithm 1"].items():
+        ratio, mu, rstar, share = key.split("|")
+        assert len(curve) == len(axes["K"])
+        if float(rstar) > 0:  # a larger class has no smaller worst case
+            below = grid["curves"]["Algorithm 1"][f"{ratio}|{mu}|0|{share}"]
+            assert all(a >= 0.999 * b for a, b in zip(curve, below, strict=True) if a and b)
 
 
 def test_pasted_devices_give_the_gain_and_a_command(browser, results):

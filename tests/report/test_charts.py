@@ -93,6 +93,10 @@ def test_rows_are_flattened_into_a_table():
     (table,) = tables({"arms": {"x": {"rows": rows}}})
     assert table.columns == ["method", "rounds 0.1"]  # nobody reached 0.01, and nobody asks for seconds
     assert table.rows == [["a", 3], ["b", 4]]
+    assert table.left_out == 0
+    (long,) = tables({"rows": [{"method": "a", "rounds": k} for k in range(75)]})
+    assert [row[1] for row in long.rows] == list(range(60))
+    assert long.left_out == 15
 
 
 def test_an_experiment_s_own_charts_come_first_and_broken_ones_fall_back():

@@ -72,14 +72,10 @@ def test_numbers_are_linked_and_names_are_not():
             "gain 1.51 over GD 1/L-bar, W8A, Fig. 1a by Algorithm 1: -3.2e-04 in 12,000 rounds (<95%)", "a/b.json", "x"
         )
     )
-    assert re.findall(r'<a class="n" tabindex="-1" href="a/b.json">([^<]*)</a>', text) == [
-        "1.51",
-        "-3.2e-04",
-        "12,000",
-        "95%",
-    ]
+    assert re.findall(r"<b>([^<]*)</b>", text) == ["1.51", "-3.2e-04", "12,000", "95%"]
     assert "&lt;" in text
-    assert text.startswith('<span title="x">Gain')
+    assert text.startswith('<a class="n" tabindex="-1" href="a/b.json" title="x">Gain')
+    assert "GD 1/L\u0304" in text
     assert maths("L_i < x^K") == "L<sub>i</sub> &lt; x<sup>K</sup>"
 
 
@@ -146,6 +142,13 @@ def test_the_repository_s_page_is_light_and_says_what_was_found():
     assert cifar.word == "holds"
     assert story.fair(cifar).word == "does not hold here"
     assert "L-BFGS" in story.fair(cifar).missing
+    rows = json.loads((root / "curvature" / "result.json").read_text())["result"]["rows"]
+    where = {"data": "w8a 1e-05", "method": "own_curvature", "split": "label", "devices": 10, "rank": 10}
+    own = [r["exchanges"] for r in rows if all(r[k] == v for k, v in where.items())]
+    assert f"own curvature: {sum(own) / len(own):.0f} exchanges where L-BFGS needs" in story.advice(found)
+    cards = html[html.index('<section id="verdicts"') : html.index('<section id="idea"')]
+    ours = cards.index("Ours, counted apart")
+    assert all((cards.index(f'href="#{r.name}"') > ours) == (r.name in story.OWN_CLAIMS) for r in found.records)
 
 
 def test_a_claim_without_a_rival_is_not_a_comparison(results):

@@ -42,6 +42,7 @@ EXPERIMENTS = {
     "beyond": "ours.beyond",
     "which": "ours.which_method",
     "curvature": "ours.own_curvature",
+    "gossip-worst-case": "ours.gossip_worst_case",
 }
 """Name on the command line, and module in this package; in the paper's order."""
 

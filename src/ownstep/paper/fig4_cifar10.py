@@ -1,4 +1,4 @@
-"""Fig. 4: a convolutional network on CIFAR-10, ten devices with one class each, one sample a device and iteration."""
+"""Fig. 4: a convolutional network on CIFAR-10, ten devices with one class each, one sample per device and iteration."""
 
 from __future__ import annotations
 

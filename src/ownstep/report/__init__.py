@@ -6,7 +6,8 @@ needs no server and no network: style, script, fonts, the chart library and the 
 
 from __future__ import annotations
 
+from ownstep.report.explorer import standalone
 from ownstep.report.page import build, write
 from ownstep.report.results import Record, Results, read
 
-__all__ = ["Record", "Results", "build", "read", "write"]
+__all__ = ["Record", "Results", "build", "read", "standalone", "write"]

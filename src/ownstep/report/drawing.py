@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from ownstep.report.charts import Chart, Line, View
-from ownstep.report.formatting import spell
+from ownstep.report.formatting import spell, typeset
 from ownstep.report.palette import Palette
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 520, 270, 56, 26, 40
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 520, 276, 56, 26, 46
 MOST = 5
 POINTS = 80
 FIRST = (
@@ -79,7 +79,8 @@ def picture(chart: Chart, palette: Palette, message: str = "") -> Markup:
     if not seen:
         return Markup("")
     room = 12 + 6.7 * max(len(line.name) for line in lines)
-    x = Scale(min(a for a, _ in seen), max(a for a, _ in seen), LEFT, WIDTH - room, chart.x_log)
+    aside = 0.4 if chart.ticks and chart.kind == "points" else 0.0
+    x = Scale(min(a for a, _ in seen) - aside, max(a for a, _ in seen) + aside, LEFT, WIDTH - room, chart.x_log)
     low, high = min(b for _, b in seen), max(b for _, b in seen)
     if log:
         low, high = 10 ** math.floor(math.log10(max(low, high * 10.0**-DECADES))), 10 ** math.ceil(math.log10(high))
@@ -91,14 +92,17 @@ def picture(chart: Chart, palette: Palette, message: str = "") -> Markup:
     for line, (colour, dash) in zip(lines, looks, strict=True):
         parts.append(_band(line, x, y, log, chart.x_log, colour))
         path, end = _path(line, x, y, log, chart.x_log)
-        if path:
+        if path and chart.ticks and chart.kind == "points":  # no order in the ticks, so no line between them
+            parts.append(_dots(path, colour))
+            ends.append((end, typeset(line.name), colour))
+        elif path:
             ours = line.name.startswith(("Algorithm 1", "own curvature"))
             parts.append(
                 Markup(
                     '<path class="line" d="{}" style="--l:{};--d:{}" stroke-width="{}" stroke-dasharray="{}"/>'
                 ).format(path, *colour, 2.8 if ours else 1.7, " ".join(map(str, dash)))
             )
-            ends.append((end, line.name, colour))
+            ends.append((end, typeset(line.name), colour))
     parts.append(_names(ends, WIDTH - room + 8))
     title = message or f"{view.label} over {chart.x}"
     return Markup(
@@ -112,7 +116,7 @@ def _told(lines: Sequence[Line]) -> str:
     for line in lines:
         values = [v for v in line.y if v is not None]
         if values:
-            told.append(f"{line.name}: from {spell(values[0])} to {spell(values[-1])}")
+            told.append(f"{typeset(line.name)}: from {spell(values[0])} to {spell(values[-1])}")
     return "; ".join(told)
 
 
@@ -139,6 +143,14 @@ def _path(line: Line, x: Scale, y: Scale, log: bool, x_log: bool) -> tuple[str, 
     if not places:
         return "", 0.0
     return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places), places[-1][1]
+
+
+def _dots(path: str, colour: tuple[str, str]) -> Markup:
+    places = [place.split() for place in path.removeprefix("M").split("L")]
+    return Markup("").join(
+        Markup('<circle class="dot" cx="{}" cy="{}" r="4.5" style="--l:{};--d:{}"/>').format(*place, *colour)
+        for place in places
+    )
 
 
 def _band(line: Line, x: Scale, y: Scale, log: bool, x_log: bool, colour: tuple[str, str]) -> Markup:
@@ -189,16 +201,25 @@ def _axes(x: Scale, y: Scale, chart: Chart, view: View) -> Markup:
             word = chart.ticks[int(tick)] if chart.ticks else _tick(tick)
             out.append(
                 Markup('<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
-                    x(tick), HEIGHT - BOTTOM + 16, word
+                    x(tick), HEIGHT - BOTTOM + 16, _folded(word, x.end - x.start, len(ticks), x(tick))
                 )
             )
     out.append(
         Markup('<text class="tick" x="{:.0f}" y="{}" text-anchor="middle">{}</text>').format(
-            (x.start + x.end) / 2, HEIGHT - 6, chart.x
+            (x.start + x.end) / 2, HEIGHT - 4, typeset(chart.x)
         )
     )
-    out.append(Markup('<text class="tick" x="{}" y="10">{}</text>').format(0, view.label))
+    out.append(Markup('<text class="tick" x="{}" y="10">{}</text>').format(0, typeset(view.label)))
     return Markup("").join(out)
+
+
+def _folded(word: str, width: float, count: int, at: float) -> Markup:
+    """A long name of a tick in two lines, split where its halves are most alike."""
+    spaces = [i for i, c in enumerate(word) if c == " "]
+    if 6.2 * len(word) <= width / max(1, count - 1) or not spaces:
+        return Markup("{}").format(word)
+    cut = min(spaces, key=lambda i: abs(i - len(word) / 2))
+    return Markup('{}<tspan x="{:.1f}" dy="12">{}</tspan>').format(word[:cut], at, word[cut + 1 :])
 
 
 def _tick(value: float) -> str:

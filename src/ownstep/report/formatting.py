@@ -36,6 +36,15 @@ def spell(value: Any, digits: int = 4) -> str:
     return str(value)
 
 
+def typeset(text: str) -> str:
+    """The mean smoothness and norms as they are printed, not as they are typed.
+
+    >>> typeset("GD 1/L-bar"), typeset("||x^K||")
+    ('GD 1/L̄', '‖x^K‖')
+    """
+    return text.replace("L-bar", "L\u0304").replace("L_bar", "L\u0304").replace("||", "‖")
+
+
 def fixed(value: Any) -> str:
     """A ratio with two digits behind the point, so that a column of them lines up.
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import ownstep
 from ownstep.report import story
 from ownstep.report.charts import Chart, Line, charts
 from ownstep.report.drawing import picture, waterfall
-from ownstep.report.formatting import fixed, is_number, spell
+from ownstep.report.explorer import SCRIPTS as EXPLORER
+from ownstep.report.explorer import asset, embedded, encoded, grid, templates
+from ownstep.report.formatting import fixed, is_number, spell, typeset
 from ownstep.report.palette import Palette
 from ownstep.report.results import (
     BEYOND,
@@ -72,9 +70,10 @@ SHORT = {
     "beyond": "Adaptive and accelerated own steps",
     "curvature": "Own curvature needs fewer exchanges",
     "which": "Fewer rounds than tuned federated rivals",
+    "gossip-worst-case": "Lower worst case on every network",
 }
 """A claim in a few words, for its card."""
-SCRIPTS = ("charts.js", "gain.js", "race.js", "worst.js", "explorer.js", "page.js")
+SCRIPTS = ("charts.js", *EXPLORER, "page.js")
 POINTS = 48
 """Points of a line on the page."""
 MARKS = {VERDICTS[0]: "yes", VERDICTS[1]: "partly", VERDICTS[2]: "no", OTHER: "none", MISSING: "none"}
@@ -125,27 +124,25 @@ def build(results: Results) -> str:
                 "lead": lead,
                 "experiments": [_experiment(r, palette, drawn, splits) for r in records],
             }
-    environment = Environment(
-        loader=PackageLoader("ownstep.report", "assets"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
+    environment = templates()
     environment.filters |= {"spell": spell, "fixed": fixed, "linked": linked, "maths": maths}
     return environment.get_template("page.html").render(
         sections=sections,
         rows=[row for part in sections.values() for row in part["experiments"]],
         finding=story.finding(results),
+        advice=story.advice(results),
         facts=story.facts(results),
         own_count=sum(r.name in story.OWN_CLAIMS for r in results.records),
         judged=sum(r.word in VERDICTS for r in story.papers(results)),
         commits=_commits(results),
         version=ownstep.__version__,
         charts=embedded(drawn),
-        worst_cases=_grid(),
-        style=Markup(_asset("vendor/uplot.min.css") + _asset("style.css")),
-        fonts={name: _encoded(f"vendor/{name}.woff2") for name in ("source-serif-4", "source-sans-3")},
-        library=Markup(_asset("vendor/uplot.min.js")),
-        licence=_asset("vendor/uplot-LICENSE.txt"),
-        scripts=[Markup(_asset(name)) for name in SCRIPTS],
+        worst_cases=grid(),
+        style=Markup(asset("vendor/uplot.min.css") + asset("style.css")),
+        fonts={name: encoded(f"vendor/{name}.woff2") for name in ("source-serif-4", "source-sans-3")},
+        library=Markup(asset("vendor/uplot.min.js")),
+        licence=asset("vendor/uplot-LICENSE.txt"),
+        scripts=[Markup(asset(name)) for name in SCRIPTS],
     )  # fmt: skip
 
 
@@ -162,6 +159,7 @@ def _experiment(
     shown = next((f for f in figures if f.kind != "bars"), figures[0] if figures else None)
     return {
         "name": record.name,
+        "own": record.name in story.OWN_CLAIMS,
         "id": re.sub(r"[^a-z0-9-]", "-", record.name.lower()),
         "where": where,
         "title": title,
@@ -247,7 +245,7 @@ def plain(chart: Chart, palette: Palette) -> dict[str, Any]:
         looks = palette.looks([line.name for line in view.lines])
         lines = [
             {
-                "name": line.name, "colour": colour, "dash": dash, "x": _short(line.x), "y": _short(line.y),
+                "name": typeset(line.name), "colour": colour, "dash": dash, "x": _short(line.x), "y": _short(line.y),
                 **({"low": _short(line.low), "high": _short(line.high)} if line.low and line.high else {}),
             }
             for line, (colour, dash) in zip(map(thinned, view.lines), looks, strict=True)
@@ -276,18 +274,11 @@ def _short(values: Any) -> list[Any]:
     return [None if v is None else int(v) if float(v).is_integer() else float(f"{v:.4g}") for v in values]
 
 
-def embedded(data: Any) -> Markup:
-    """Json that can stand inside a script element whatever its strings hold."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
 def linked(text: str, link: str, pointer: str) -> Markup:
-    """A sentence with every number in it linked to the json it came from, and where in it; the rest escaped.
+    """A sentence that links to the json it came from, with every number in it marked; the rest escaped.
 
-    The links are for the mouse: a keyboard's way through the page does not stop at a thousand numbers.
+    One link per sentence, not per number: a third of the page would be addresses. It is for the mouse: a keyboard's
+    way through the page does not stop at a thousand numbers.
     """
     text, out, last = text[:1].upper() + text[1:], [], 0
     for match in NUMBER.finditer(text):
@@ -296,28 +287,13 @@ def linked(text: str, link: str, pointer: str) -> Markup:
         if match["name"]:
             out.append(maths(match["name"]))
         else:
-            out.append(Markup('<a class="n" tabindex="-1" href="{}">{}</a>').format(link, match["number"]))
-    return Markup('<span title="{}">{}</span>').format(pointer, Markup("").join([*out, maths(text[last:])]))
+            out.append(Markup("<b>{}</b>").format(match["number"]))
+    whole = Markup("").join([*out, maths(text[last:])])
+    return Markup('<a class="n" tabindex="-1" href="{}" title="{}">{}</a>').format(link, pointer, whole)
 
 
 def maths(text: Any) -> Markup:
     """Escaped text in which L_i, x^K and the like have their indices and exponents set as such."""
-    safe = str(escape(text))
-    safe = re.sub(r"\b([A-Za-z])_(\w|bar)\b", r"\1<sub>\2</sub>", safe)
+    safe = str(escape(typeset(str(text))))
+    safe = re.sub(r"\b([A-Za-z])_(\w)\b", r"\1<sub>\2</sub>", safe)
     return Markup(re.sub(r"\^(\w+)", r"<sup>\1</sup>", safe))
-
-
-def _grid() -> Markup:
-    """The precomputed worst cases of the explorer, where they are part of the package."""
-    try:
-        return embedded(json.loads(_asset("worst_cases.json")))
-    except FileNotFoundError:
-        return Markup("")
-
-
-def _asset(name: str) -> str:
-    return (files("ownstep.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _encoded(name: str) -> str:
-    return base64.b64encode((files("ownstep.report") / "assets" / name).read_bytes()).decode()

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 OURS = "Algorithm 1"
 
 # Okabe and Ito's colours, told apart by every kind of colour vision; for the dark page the same hues, lighter.
-VERMILION, BLUE, SKY, GREEN, PURPLE, ORANGE, GREY = (
+VERMILION, BLUE, SKY, GREEN, PURPLE, ORANGE, GREY, INDIGO = (
     ("#C84E00", "#FF8A4C"), ("#0067A3", "#5DB2EC"), ("#3E9CD6", "#A6DAFB"), ("#00805C", "#3CCB9F"),
     ("#B4578F", "#EE9CCB"), ("#B07A00", "#F2BC4B"), ("#4A4F57", "#B9C0CA"),
+    ("#332288", "#A99CF2"),
 )  # fmt: skip
 Dash = list[int]
 SOLID: Dash = []
@@ -18,6 +19,15 @@ DASHED, DOTTED, LONG = [6, 4], [2, 3], [12, 4]
 Look = tuple[tuple[str, str], Dash]
 METHODS: dict[str, Look] = {
     OURS: (VERMILION, SOLID),
+    "own curvature": (INDIGO, SOLID),
+    "L-BFGS": (ORANGE, SOLID),
+    "own steps": (VERMILION, SOLID),
+    "own steps, ITEM": (PURPLE, SOLID),
+    "DGD": (SKY, DASHED),
+    "GD": (PURPLE, SOLID),
+    "FedAvg": (GREY, SOLID),
+    "FedDyn": (SKY, SOLID),
+    "FedExP": (ORANGE, LONG),
     "GD 1/L-bar": (BLUE, SOLID),
     "GD 1/L": (SKY, DASHED),
     "GD matched step": (GREEN, SOLID),

@@ -11,7 +11,7 @@ from ownstep.paper.machinery import fairness
 from ownstep.report.formatting import is_number
 from ownstep.report.results import MISSING, VERDICTS, Record, Results
 
-OWN_CLAIMS = {"theorem", "beyond", "curvature", "which"}
+OWN_CLAIMS = {"theorem", "beyond", "curvature", "which", "gossip-worst-case"}
 """Experiments whose claim is ours, or the theorem as we certify it: counted apart from the paper's."""
 
 OVER = re.compile(r"rounds of (?P<rival>.+?) over those of Algorithm 1$")
@@ -84,6 +84,21 @@ def finding(results: Results) -> str:
         count = "none" if not stands else str(stands)
         verb = "hold" if stands > 1 else "holds"
         text += f"Against fair rivals, {count} of the {len(tested)} that could be tested {verb}."
+    return text
+
+
+def advice(results: Results) -> str:
+    """Whether to use Algorithm 1: computed from the second verdicts, like the finding; and what helps besides."""
+    tested = [f for f in map(fair, papers(results)) if f.word in VERDICTS]
+    if not tested:
+        return ""
+    if any(f.word == VERDICTS[0] for f in tested):
+        text = "Where the second verdict says holds. Elsewhere a fair rival needs as few rounds or fewer."
+    else:
+        text = "Own steps, not for speed alone: some fair rival, often just a longer common step, needs as few rounds."
+    for record in results.records:
+        if record.name == "curvature" and record.word in VERDICTS[:2] and (saved := measured(record)):
+            text += f" What does help where exchanges are dear is own curvature: {saved}."
     return text
 
 

@@ -8,15 +8,19 @@ from typing import Any
 
 from ownstep.report.charts import HIDDEN, flatten, pointer_to, title_of, words
 
+MOST = 60
+"""Rows of one table that a page shows; the others are in the file it links to."""
+
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a result, as they are."""
+    """Rows of a result, as they are; ``left_out`` more are not shown."""
 
     title: str
     pointer: str
     columns: list[str]
     rows: list[list[Any]]
+    left_out: int = 0
 
 
 def tables(result: Any) -> list[Table]:
@@ -33,7 +37,7 @@ def _tables(node: Any, path: tuple[str, ...]) -> Iterator[Table]:
                 names = [k for k in names if any(row.get(k) is not None for row in flat)][:10]
                 yield Table(
                     title_of(path), pointer_to((*path, key)), [words(k) for k in names],
-                    [[row.get(k) for k in names] for row in flat],
+                    [[row.get(k) for k in names] for row in flat[:MOST]], max(0, len(flat) - MOST),
                 )  # fmt: skip
             else:
                 yield from _tables(value, (*path, str(key)))

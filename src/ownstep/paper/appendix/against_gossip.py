@@ -60,6 +60,7 @@ def run(
             "gradient tracking": GradientTracking("mean", graph),
         }
         searched = rivals | {"EXTRA": EXTRA(graph=graph), "NIDS": NIDS(graph=graph)}
+        searched |= {} if quick else contest.newer()
         arm = contest.contest(setting, rivals, searched, rounds, levels, s, progress=progress)
         return arm | {"second_eigenvalue": mixing_matrix(graph, DEVICES).second_eigenvalue}
 

@@ -76,12 +76,12 @@ def run(
 
         kept = pieces or Pieces()
         curves = {name: kept(name, curve, method) for name, method in methods.items()}
-        curves[GD_BEST] = [kept(f"{GD_BEST} {k}", _best_step, devices, k, tick) for k in range(rounds + 1)]
+        curves[GD_BEST] = [kept(f"{GD_BEST} {k}", best_step, devices, k, tick) for k in range(rounds + 1)]
     later = [pep.worst_case(OwnStep(Never()), devices, k, R0, RSTAR).to_dict() for k in LATER]
     return {"rounds": rounds, "curves": curves, "without_switch_later": later}
 
 
-def _best_step(devices: Devices, rounds: int, tick: Callable[[], None]) -> dict[str, Any]:
+def best_step(devices: Devices, rounds: int, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """The smallest worst case any constant step reaches after this many rounds."""
 
     def worst(step: float) -> float:

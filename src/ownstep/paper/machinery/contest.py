@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ownstep.engines import Participation, TimeModel, price, run, tune
+from ownstep.engines import Participation, TimeModel, noise, price, rivals, run, tune
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method, Nesterov
 from ownstep.paper.machinery import fairness, mnist_problem
@@ -31,7 +31,12 @@ BASELINES: dict[str, Method] = {
 TOP = 3.0
 """Of a run that diverges, what is drawn: up to so many times the first gap."""
 SCALES = tuple(2.0**o for o in range(-2, 7))
+NEWER = ("FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedDyn", "Scaffnew", "FedExP", "FedSPS", "Delta-SGD")
+"""Federated methods that the paper does not name; tuned beside its rivals in a full run, with five local steps."""
 SETTINGS = (
+    ("newer rivals", "none", f"{', '.join(NEWER)}, tuned, five local steps; where a result has them", "to compare"),
+    ("noise floor", "not measured", "the largest ratio between rounds of one method with other seeds, of the two that "
+     "are compared", "a difference below it is called none"),
     ("tuned", "not said", "first in a search's race to the tightest level, then run again with what it found",
      "steps so long are at the edge: a GPU's sums differ in the last bits, and a second run may diverge; it counts"),
 )  # fmt: skip
@@ -39,7 +44,7 @@ SETTINGS = (
 
 def contest(
     setting: Setting,
-    rivals: Mapping[str, Method],
+    as_set: Mapping[str, Method],
     searched: Mapping[str, Method],
     rounds: int,
     levels: Sequence[float],
@@ -48,7 +53,7 @@ def contest(
     participation: Participation | None = None,
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Rounds to every level for Algorithm 1, :data:`BASELINES`, ``rivals`` as they are and ``searched`` when tuned.
+    """Rounds to every level for Algorithm 1, :data:`BASELINES`, rivals ``as_set`` and ``searched`` when tuned.
 
     The searches race to the tightest level. Algorithm 1 and GD are also run with all their steps multiplied by one
     searched factor, so that a rival's better step is not taken for a better method. Every step alone is searched over
@@ -61,7 +66,7 @@ def contest(
     histories: dict[str, History] = {}
     search: dict[str, dict[str, Any]] = {}
     algorithm = mnist_problem.ours(setting.model, rounds)
-    for name, method in (algorithm | BASELINES | dict(rivals)).items():
+    for name, method in (algorithm | BASELINES | dict(as_set)).items():
         histories[name] = run(method, problem, rounds, name=name, **options)
     steps = tuple(s / devices.L_bar for s in SCALES)
     for name, method in {"GD": GD(), **searched}.items():
@@ -84,6 +89,12 @@ def contest(
         "rows": [_row(setting, name, h, levels, search.get(name)) for name, h in histories.items()],
         "series": {name: _series(h, setting.optimum) for name, h in histories.items()},
     }
+
+
+def newer() -> dict[str, Method]:
+    """The methods of :data:`NEWER`."""
+    known = rivals()
+    return {name: known[name] for name in NEWER}
 
 
 def repeated(
@@ -162,7 +173,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
     """Computed: in how many (arm, rival, level) cells does Algorithm 1 need fewer rounds, as set and as tuned?
 
     Only the rivals that the claim names are counted; what else was run is a finding. Arms of one ``group`` are the same
-    contest with other seeds: over two or more of them the whole bootstrap interval of a cell has to lie above ``more``.
+    contest with other seeds: over two or more of them the whole bootstrap interval of a cell has to lie above ``more``,
+    and the medians have to differ by more than the noise floor, which is how far the reruns of either method are apart.
     """
     findings: list[str] = []
     numbers: list[dict[str, Any]] = []
@@ -182,7 +194,8 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
             if rival.removesuffix(" tuned") in claimed:
                 kind = "tuned" if tuned else "as set"
                 judged = {level: ratios for level, ratios in cells.items() if ratios}
-                won[kind] += sum(_ahead(ratios, more) for ratios in judged.values())
+                floors = _floors(repeats, rival, OURS_TUNED if tuned else OURS)
+                won[kind] += sum(_ahead(ratios, more) and not floors[level][1] for level, ratios in judged.items())
                 count[kind] += len(judged)
                 group = f"{name}: rounds of {rival} over those of {OURS}{' tuned' if tuned else ''}"
                 numbers += [number(f"to a gap of {level}", ratios, group) for level, ratios in judged.items()]
@@ -192,7 +205,7 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
     total = sum(won.values())
     word = "holds" if total and total == sum(count.values()) else "holds partly" if total else "does not hold here"
     seeds = max(map(len, groups.values()), default=1)
-    surely = f", with the whole bootstrap interval over {seeds} seeds," if seeds > 1 else ""
+    surely = f", with the whole bootstrap interval over {seeds} seeds and beyond the noise floor," if seeds > 1 else ""
     return {
         "verdict": word,
         "rule": f"Algorithm 1 needs fewer rounds by more than {more:g}x{surely} in {won['as set']} of "
@@ -237,6 +250,19 @@ def _longest(arm: Mapping[str, Any]) -> int:
     return int(max([*runs, *(k for row in arm["rows"] for k in row["rounds"].values() if k)]))
 
 
+def _floors(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str) -> dict[str, tuple[float, bool]]:
+    """For every level the largest ratio between reruns of one of the two, and whether their difference is below it.
+
+    With one seed nothing is rerun: the floor is 1 and nothing is below it.
+    """
+    out = {}
+    for level in repeats[0]["rows"][0]["rounds"]:
+        mine, theirs = ([_row_of(arm, who)["rounds"][level] for arm in repeats] for who in (ours, rival))
+        least = noise.floor({"ours": mine, "theirs": theirs})
+        out[level] = least, len(repeats) > 1 and noise.judge(mine, theirs, least)[1] == "no difference"
+    return out
+
+
 def _ahead(ratios: Sequence[float], more: float) -> bool:
     return interval(ratios).low > more  # of a single ratio it is that ratio
 
@@ -245,10 +271,13 @@ def _sentence(
     row: Mapping[str, Any], repeats: Sequence[Mapping[str, Any]], cells: Mapping[str, Sequence[float]], tuned: bool
 ) -> str:
     who = OURS_TUNED if tuned else OURS
+    floors = _floors(repeats, row["method"], who)
 
     def text(level: str, ratios: Sequence[float]) -> str:
         if len(repeats) > 1:
-            return f"{interval(ratios)}{_absent(repeats, row['method'], who, level)}" if ratios else "-"
+            least, below = floors[level]
+            none = f" (no difference: noise floor {least:.2f})" if below else ""
+            return f"{interval(ratios)}{_absent(repeats, row['method'], who, level)}{none}" if ratios else "-"
         theirs, mine = (_row_of(repeats[0], m)["rounds"][level] for m in (row["method"], who))
         if theirs is None or mine is None:
             return "-" if theirs is mine else "only they" if mine is None else "only we"

@@ -59,8 +59,9 @@ def against(cells: Mapping[str, Sequence[Sequence[float]]], what: str = "setting
     lost = [rival for rival, one in found.items() if not one["won"]]
     every = all(one["won"] == one["of"] for one in found.values())
     word = "holds" if every else "does not hold here" if lost else "holds partly"
-    rule = f"Faster by more than {BY:g} times, of {what}: " + "; ".join(
-        f"in {one['won']} of {one['of']} against {one['name']} (mean speed-up {one['speed_up']:.2f})"
-        for one in found.values()
+    rule = f"More than {BY:g} times faster " + ", ".join(
+        f"than {one['name']} in {one['won']} of {one['of']}{f' {what}' if i == 0 else ''}"
+        f" ({'mean speed-up ' if i == 0 else ''}{one['speed_up']:.2f})"
+        for i, one in enumerate(found.values())
     )
     return {"verdict": word, "rule": rule, "missing": missing, "rivals": found}

@@ -41,7 +41,7 @@ class Pieces:
     def __call__(self, name: str, make: Callable[..., Any], *arguments: Any) -> Any:
         if self.folder is None:
             return json.loads(json.dumps(make(*arguments)))
-        path = self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+        path = self._path(self.folder, name)
         try:
             kept = json.loads(path.read_text())
         except (OSError, ValueError):
@@ -50,6 +50,14 @@ class Pieces:
             return made
         self.found += 1
         return kept["data"]
+
+    def __contains__(self, name: str) -> bool:
+        """Has an earlier run left this part?"""
+        return self.folder is not None and self._path(self.folder, name).exists()
+
+    @staticmethod
+    def _path(folder: Path, name: str) -> Path:
+        return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
 
     def _keep(self, path: Path, data: dict[str, Any]) -> None:
         try:
@@ -68,6 +76,7 @@ def conduct(
     progress: bool | None = None,
     seeds: int | None = None,
     device: str | None = None,
+    minutes: float | None = None,
 ) -> dict[str, Any]:
     """Run an experiment and write its data and figure below ``folder``.
 
@@ -83,6 +92,8 @@ def conduct(
         The first seed, and how many; None leaves their number to the experiment.
     device : str, optional
         Where the networks are trained, such as ``cuda``.
+    minutes : float, optional
+        Begin no part after so many. The result then names in ``not_run`` what is missing, and starting again goes on.
 
     Returns
     -------
@@ -95,7 +106,7 @@ def conduct(
     kept = Pieces(base / PARTS / _fingerprint(asked))
     try:
         result = experiment.run(
-            quick=quick, seed=seed, progress=progress, **_options(name, seeds, device, kept, folder)
+            quick=quick, seed=seed, progress=progress, **_options(name, seeds, device, kept, folder, minutes)
         )
     except ModuleNotFoundError as error:
         if error.name in EXTRAS:
@@ -111,7 +122,8 @@ def conduct(
         "result": result,
     }
     files = _save(report, experiment, base)
-    shutil.rmtree(base / PARTS, ignore_errors=True)
+    if not (isinstance(result, dict) and result.get("not_run")):
+        shutil.rmtree(base / PARTS, ignore_errors=True)
     return _summary(report, files) | {"parts_found": kept.found}
 
 
@@ -199,17 +211,22 @@ def _takes(name: str) -> set[str]:
     return set(inspect.signature(load_experiment(name).run).parameters)
 
 
-def _options(name: str, seeds: int | None, device: str | None, pieces: Pieces, folder: Path) -> dict[str, Any]:
+def _options(
+    name: str, seeds: int | None, device: str | None, pieces: Pieces, folder: Path, minutes: float | None = None
+) -> dict[str, Any]:
     """What the experiment's run takes of what was asked; asking for what it does not take is an error."""
     takes = _takes(name)
     if seeds is not None:
         whole_number("--seeds", seeds, 1)
-    for option, value in {"seeds": seeds, "device": device}.items():
+    if minutes is not None and not minutes > 0:
+        raise InvalidInput(f"--minutes must be above 0, got {minutes:g}")
+    for option, value in {"seeds": seeds, "device": device, "minutes": minutes}.items():
         if value is not None and option not in takes:
             raise InvalidInput(f"{name} does not take --{option} {value}: it has nothing to use it for")
     if device is not None:
         _check_device(device)
     offered: dict[str, Any] = {"seeds": seeds, "device": device, "pieces": pieces, "results": folder}
+    offered["minutes"] = minutes
     return {k: v for k, v in offered.items() if k in takes and v is not None}
 
 

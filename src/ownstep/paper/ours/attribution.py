@@ -25,6 +25,7 @@ from ownstep.data import load
 from ownstep.engines import run as run_method
 from ownstep.history import finite
 from ownstep.methods import GD, At, Method, Never, OwnStep
+from ownstep.paper.fig1_worst_cases.pep_curves import best_step
 from ownstep.paper.machinery import mnist_problem
 from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.curves import to_common_level
@@ -58,8 +59,6 @@ UNIFORM = "Algorithm 1, uniform weights"
 CHAIN = (POOLED, MATCHED, STRATIFIED_MATCHED, OURS)
 FACTORS = {MATCHED: "longer step", STRATIFIED_MATCHED: "sampling", OURS: "geometry"}
 BEST = "GD at its best fixed step"
-SCALES = (1.5, 1.6, 1.7, 1.75, 1.8, 1.85, 1.9)
-"""Fixed steps of GD looked at, in units of 1/L-bar."""
 REPOSITORY = Path(__file__).resolve().parents[4] / "results"
 RECORDED = ("w8a", "cifar10", "sst2", "mnist", "dirichlet", "devices")
 
@@ -189,11 +188,10 @@ def _worst_case(rounds: int) -> dict[str, Any]:
         return float(pep.worst_case(method, devices, rounds, r0=10, rstar=1).upper)
 
     values = {name: worst(method) for name, method in methods.items()}
-    scans = {scale: worst(GD(scale / devices.L_bar)) for scale in SCALES}
-    best = min(scans, key=lambda scale: scans[scale])
+    best = best_step(devices, rounds)
     return {
-        "rounds": rounds, "switch": switch, "gain": devices.gain, "values": values | {BEST: scans[best]},
-        "best_scale": best,
+        "rounds": rounds, "switch": switch, "gain": devices.gain, "values": values | {BEST: best["upper"]},
+        "best_scale": best["step"] * devices.L_bar,
     }  # fmt: skip
 
 

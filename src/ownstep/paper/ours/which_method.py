@@ -175,6 +175,47 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def recommended(results: str | Path) -> str:
+    """What ``ownstep plan`` recommends on measured cases, and what was fastest there, as a table for a page.
+
+    ``benchmarks/recommend.py`` writes it, with the candidates and the rehearsal that ``plan`` uses.
+    """
+    found = json.loads((Path(results) / "benchmarks" / "recommend.json").read_text())
+    lines = [
+        "| case | network | `plan` recommends | exchanges: expected, measured | seconds: expected, measured | fastest "
+        "| ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        fastest = f"{row['fastest']}, {row['fastest_seconds']:.3g} s"
+        lines.append(
+            f"| {row['case']} | {row['wire']} | {row['recommended']} | {row['expected_exchanges']}, {row['exchanges']} "
+            f"| {row['expected_seconds']:.3g}, {row['seconds']:.3g} "
+            f"| {'the same' if row['fastest'] == row['recommended'] else fastest} | {row['ratio']:.2f} |"
+        )
+    return "\n".join([*lines, "", f"The recommended method is {found['says']}."])
+
+
+def on_network(results: str | Path) -> str:
+    """The rivals on the paper's network after the same search, fastest first, as a table for a page."""
+    found = json.loads((Path(results) / "fedopt" / "gpu-rivals.json").read_text())
+    shares = [f"{share:g}" for share in found["settings"]["shares"]]
+    rows = []
+    for row in found["rows"]:
+        runs, again = row.get("runs", []), row.get("again", [])
+        cells = [", ".join("never" if run[s] is None else str(run[s]) for run in runs) for s in shares]
+        same = ", ".join("never" if run[shares[-1]] is None else str(run[shares[-1]]) for run in again)
+        verdict = found["verdicts"].get(row["method"], {}).get(shares[-1], {})
+        word = {"slower": "faster", "faster": "slower"}.get(word := str(verdict.get("algorithm 1 is", "-")), word)
+        order = middle([run[shares[-1]] for run in runs])
+        search = f"{row.get('search_rounds', 0):,}"
+        rows.append((order, f"| {row['method']} | {' | '.join(cells)} | {same} | {search} | {word} |"))
+    heads = [f"to {share} of the first loss" for share in shares]
+    lines = [f"| method | {' | '.join(heads)} | the last again, same seed | search | than Algorithm 1 |"]
+    lines.append("|" + "---|" * (len(shares) + 4))
+    return "\n".join([*lines, *(text for _, text in sorted(rows))])
+
+
 def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
     """Computed: against how many tuned rivals, in which cases, is Algorithm 1 faster beyond the noise floor?"""
     words: dict[str, int] = {}
@@ -203,6 +244,22 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
         f"no difference in {words.get('no difference', 0)}",
         "findings": findings,
     }
+
+
+def charts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For the report: rounds of the tuned methods to each level, one tick per case and one line per method."""
+    cases, out = list(result["cases"]), []
+    for level in LEVELS[::-1]:
+        rounds: dict[str, list[int | None]] = {}
+        for i, case in enumerate(result["cases"].values()):
+            for row in case["tuned"]:
+                rounds.setdefault(row["method"], [None] * len(cases))[i] = row["rounds"][f"{level:g}"]
+        kept = {name: found for name, found in rounds.items() if any(v is not None for v in found)}
+        lines = [{"name": name, "x": list(range(len(cases))), "y": found} for name, found in kept.items()]
+        title = f"Rounds to a relative gap of {level:g}, all tuned (no dot: not reached)"
+        out.append({"title": title, "x": "case", "y": "rounds", "log": True, "ticks": cases, "kind": "points",
+                    "lines": lines, "pointer": "result.cases"})  # fmt: skip
+    return out
 
 
 def figure(result: Mapping[str, Any]) -> Figure:

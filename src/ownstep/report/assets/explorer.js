@@ -23,6 +23,7 @@ const Explorer = (() => {
       document.getElementById(button.getAttribute("aria-controls")).hidden = !mine;
     }
     if (name === "gain") Gain.redraw();
+    if (name === "worst") Worst.redraw();
   }
 
   function start() {
@@ -45,5 +46,5 @@ const Explorer = (() => {
     open(tabs.some((t) => t.dataset.tab === saved.tab) ? saved.tab : "race");
     if (location.hash.includes("explorer=")) box.scrollIntoView();
   }
-  return { start, share, open };
+  return { start, share, open, state: () => saved };
 })();

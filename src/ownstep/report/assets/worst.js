@@ -1,78 +1,154 @@
-/* The worst case: curves of the exact worst case over K, from a grid that was computed once. Sliders snap to the grid. */
+/* The worst case: certified curves over K from a grid that was computed once, and the map of Theorem 1. Sliders snap to the grid. */
 "use strict";
 const Worst = (() => {
-  const NS = "http://www.w3.org/2000/svg", W = 640, H = 340, LEFT = 56, RIGHT = 158, TOP = 14, BOTTOM = 40;
-  const COLOURS = { "GD 1/L-bar": "var(--gd)", "Algorithm 1": "var(--ours)", "GD best fixed step": "var(--tuned)", "Nesterov": "var(--nesterov)", "ITEM": "var(--lbfgs)" };
-  const AXES = [["ratio", "L\u2082 / L\u2081"], ["mu", "\u03bc / L\u0304"], ["rstar", "R* / R\u2080"], ["share", "local rounds, share of K"]];
-  let data, root, at;
+  const NS = "http://www.w3.org/2000/svg", H = 330, LEFT = 46, RIGHT = 142, TOP = 24, BOTTOM = 40;
+  const METHODS = [
+    ["GD 1/L-bar", "GD, 1/L\u0304", "var(--gd)"], ["Algorithm 1", "Algorithm 1", "var(--ours)"], ["GD best fixed step", "best fixed step", "var(--tuned)"],
+    ["Nesterov", "Nesterov", "var(--nesterov)"], ["ITEM", "ITEM", "var(--lbfgs)"], ["designed", "designed steps", "var(--curvature)"],
+  ];
+  const AXES = [
+    ["ratio", "L\u2082 / L\u2081"], ["mu", "\u03bc / L\u0304"], ["rstar", "R* / R\u2080"], ["K", "rounds K"], ["share", "local rounds, share of K"],
+  ];
+  const FIRST = { ratio: 9, mu: 0.06, rstar: 0.1, K: 10, share: 0.5 }; // the paper's L = (1/3, 3), mu = 0.1, R* = R0 / 10
+  let data, root, at, inputs;
 
-  const make = (tag, attributes, parent) => {
+  const make = (tag, attributes, parent, text) => {
     const node = document.createElementNS(NS, tag);
     for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    if (text !== undefined) node.textContent = text;
     if (parent) parent.append(node);
     return node;
   };
   const axis = (name) => data.axes[name];
-  const key = (method) => ["ratio", "mu", "rstar"].map((n) => axis(n)[at[n]]).concat(method === "Algorithm 1" ? [axis("share")[at.share]] : []).join("|");
-  const curve = (method) => data.curves[method][key(method)];
+  const value = (name) => axis(name)[at[name]];
+  const join = (...names) => names.map(value).join("|");
+  const short = (v) => (v >= 1e-3 ? String(Number(v.toPrecision(3))) : v.toExponential(2).replace("-", "\u2212"));
 
-  function draw() {
-    const svg = root.querySelector("svg"), K = axis("K");
+  /* [K, value] of a method where the sliders stand: only what a certificate proves. A gap in the grid is left out. */
+  function points(method) {
+    const curves = data.curves[method] || {};
+    const found = method === "designed" ? axis("K").map((k) => (curves[`${join("ratio", "mu", "rstar")}|${k}`] || [])[0])
+      : curves[method === "Algorithm 1" ? join("ratio", "mu", "rstar", "share") : join("mu")] || [];
+    return axis("K").map((k, i) => [k, found[i]]).filter((p) => p[1] > 0);
+  }
+
+  function curves() {
+    const svg = root.querySelector("[data-curves]"), K = axis("K"), last = K[K.length - 1];
+    const W = Math.max(330, Math.min(640, svg.clientWidth || 640)); // letters keep their size on a phone
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     svg.replaceChildren();
-    const lines = Object.keys(COLOURS).filter((m) => data.curves[m] && curve(m)).map((m) => [m, curve(m)]);
-    const all = lines.flatMap(([, c]) => c.upper).filter((v) => v > 0);
+    const lines = METHODS.map((m) => [m, points(m[0])]).filter(([, p]) => p.length);
+    const all = lines.flatMap(([, p]) => p.map((q) => q[1]));
     const low = Math.floor(Math.log10(Math.min(...all))), high = Math.ceil(Math.log10(Math.max(...all)));
-    const x = (k) => LEFT + (W - LEFT - RIGHT) * (k - K[0]) / (K[K.length - 1] - K[0]);
+    const x = (k) => LEFT + (W - LEFT - RIGHT) * (k - K[0]) / (last - K[0]);
     const y = (v) => TOP + (H - TOP - BOTTOM) * (high - Math.log10(v)) / Math.max(1, high - low);
     for (let p = low; p <= high; p++) {
       make("path", { class: "grid", d: `M${LEFT} ${y(10 ** p)}H${W - RIGHT}` }, svg);
-      make("text", { class: "tick", x: LEFT - 6, y: y(10 ** p) + 4, "text-anchor": "end" }, svg).textContent = "10" + String(p).replace(/./g, (c) => "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"["-0123456789".indexOf(c)]);
+      make("text", { class: "tick", x: LEFT - 6, y: y(10 ** p) + 4, "text-anchor": "end" }, svg,
+        "10" + String(p).replace(/./g, (c) => "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"["-0123456789".indexOf(c)]));
     }
-    for (const k of K) make("text", { class: "tick", x: x(k), y: H - BOTTOM + 17, "text-anchor": "middle" }, svg).textContent = k;
-    make("text", { class: "tick", x: (LEFT + W - RIGHT) / 2, y: H - 6, "text-anchor": "middle" }, svg).textContent = "rounds K";
-    const ends = lines.map(([m, c]) => [y(c.upper[c.upper.length - 1]), m]).sort((a, b) => a[0] - b[0]);
+    let free = 0;
+    for (const k of K) if (x(k) >= free && (free = x(k) + 17)) make("text", { class: "tick", x: x(k), y: H - BOTTOM + 17, "text-anchor": "middle" }, svg, k);
+    make("text", { class: "tick", x: (LEFT + W - RIGHT) / 2, y: H - 6, "text-anchor": "middle" }, svg, "rounds K");
+    make("text", { class: "tick", x: 4, y: 13 }, svg, "worst f(x\u1d37) \u2212 f*, in units of L\u0304 R\u2080\u00b2");
+    make("path", { class: "now", d: `M${x(value("K"))} ${TOP}V${H - BOTTOM}` }, svg);
+    const ends = lines.map(([m, p]) => [y(p[p.length - 1][1]), m[0]]).sort((a, b) => a[0] - b[0]);
     ends.forEach((e, i) => { if (i && e[0] < ends[i - 1][0] + 16) e[0] = ends[i - 1][0] + 16; });
-    for (const [m, c] of lines) {
-      make("path", { class: "trail", style: `stroke:${COLOURS[m]}`, d: "M" + c.upper.map((v, i) => `${x(K[i]).toFixed(1)} ${y(v).toFixed(1)}`).join("L") }, svg);
-      c.upper.forEach((v, i) => {
-        const dot = make("circle", { cx: x(K[i]), cy: y(v), r: c.certified[i] ? 4.5 : 2.2, class: c.certified[i] ? "certified" : "", style: `fill:${COLOURS[m]}` }, svg);
-        make("title", {}, dot).textContent = `${m}, K = ${K[i]}: ${v}${c.certified[i] ? ", certified" : ""}`;
-      });
-      const end = ends.find((e) => e[1] === m)[0];
-      make("path", { class: "trail", style: `stroke:${COLOURS[m]}`, d: `M${W - RIGHT + 4} ${end}h9` }, svg);
-      make("text", { x: W - RIGHT + 18, y: end + 4 }, svg).textContent = m;
+    const over = Math.max(0, ends[ends.length - 1][0] - (H - BOTTOM + 10));
+    for (const [[name, label, colour], line] of lines) {
+      const path = line.map(([k, v]) => `${x(k).toFixed(1)} ${y(v).toFixed(1)}`).join("L");
+      if (name !== "designed") make("path", { class: name === "Algorithm 1" ? "trail ours" : "trail", style: `stroke:${colour}`, d: "M" + path }, svg);
+      for (const [k, v] of line) {
+        const mark = name === "designed" ? make("path", { d: `M${x(k)} ${y(v) - 7}l6 6l-6 6l-6-6z`, style: `fill:${colour}`, class: "certified" }, svg)
+          : make("circle", { cx: x(k), cy: y(v), r: 3.6, style: `fill:${colour}`, class: "certified" }, svg);
+        make("title", {}, mark, `${label}, K = ${k}: ${short(v)}, certified`);
+      }
+      const end = ends.find((e) => e[1] === name)[0] - over;
+      make("path", { class: "trail", style: `stroke:${colour}`, d: `M${W - RIGHT + 8} ${end}h9` }, svg);
+      make("text", { x: W - RIGHT + 22, y: end + 4 }, svg, label);
     }
-    tell(lines);
+    return lines;
+  }
+
+  const ratioAt = (rstar, share) => {
+    const i = at.K, ours = data.curves["Algorithm 1"][[value("ratio"), value("mu"), axis("rstar")[rstar], axis("share")[share]].join("|")];
+    return ours && ours[i] ? ours[i] / data.curves["GD 1/L-bar"][join("mu")][i] : NaN;
+  };
+
+  /* Theorem 1 says "below one"; each square holds Algorithm 1's worst case over GD's. */
+  function map() {
+    const svg = root.querySelector("[data-map]"), columns = axis("share").length, rows = axis("rstar").length;
+    const left = 46, top = 24, wide = (300 - left) / columns, high = (H - top - BOTTOM) / rows;
+    svg.setAttribute("viewBox", `0 0 304 ${H}`);
+    svg.replaceChildren();
+    let below = 0;
+    for (let r = 0; r < rows; r++) {
+      const yAt = top + (rows - 1 - r) * high;
+      make("text", { class: "tick", x: left - 6, y: yAt + high / 2 + 4, "text-anchor": "end" }, svg, axis("rstar")[r]);
+      for (let s = 0; s < columns; s++) {
+        const found = ratioAt(r, s), here = r === at.rstar && s === at.share;
+        below += found < 1;
+        const cell = make("g", { class: found < 1 ? "cell below" : "cell", "data-cell": `${r} ${s}` }, svg);
+        make("rect", { x: left + s * wide + 1, y: yAt + 1, width: wide - 2, height: high - 2, rx: 3 }, cell);
+        make("text", { x: left + (s + 0.5) * wide, y: yAt + high / 2 + 4, "text-anchor": "middle" }, cell, !(found > 0) ? "?" : found >= 100 ? "> 99" : found.toFixed(2));
+        if (here) make("circle", { class: "here", cx: left + (s + 1) * wide - 11, cy: yAt + high / 2, r: 5 }, cell);
+        cell.addEventListener("click", () => { at.rstar = r; at.share = s; refresh(); Explorer.share("worst", at); });
+      }
+    }
+    axis("share").forEach((v, s) => make("text", { class: "tick", x: left + (s + 0.5) * wide, y: H - BOTTOM + 17, "text-anchor": "middle" }, svg, v));
+    make("text", { class: "tick", x: (left + 300) / 2, y: H - 6, "text-anchor": "middle" }, svg, "local rounds, share of K");
+    make("text", { class: "tick", x: 2, y: 13 }, svg, "R* / R\u2080: Algorithm 1 over GD, 1/L\u0304");
+    svg.setAttribute("aria-label", `Map of Theorem 1 for K = ${value("K")}: Algorithm 1's worst case is below that of gradient descent in ${below} of ${rows * columns} squares`);
   }
 
   function tell(lines) {
-    const last = lines.map(([m, c]) => [c.upper[c.upper.length - 1], m]).sort((a, b) => a[0] - b[0]);
-    const K = axis("K"), ours = last.find((e) => e[1] === "Algorithm 1"), gd = last.find((e) => e[1] === "GD 1/L-bar");
-    let text = `After ${K[K.length - 1]} rounds ${last[0][1]} has the smallest worst case, ${last[0][0]}. `;
-    if (ours && gd) text += `Algorithm 1 has ${(ours[0] / gd[0]).toFixed(2)} times that of GD at 1/L\u0304` + (ours[0] < gd[0] ? "." : ": it is worse here.");
-    root.querySelector("[data-told]").textContent = text + " Points are exact; the lines between them only join them. Large points are certified with a proof.";
+    const here = lines.map(([m, p]) => [(p.find((q) => q[0] === value("K")) || [])[1], m]).filter((e) => e[0] > 0).sort((a, b) => a[0] - b[0]);
+    const [best, second] = here, of = (name) => here.find((e) => e[1][0] === name);
+    const ours = of("Algorithm 1"), gd = of("GD 1/L-bar"), ratio = ours && gd ? ours[0] / gd[0] : NaN;
+    const is = best[1][0] === "designed" ? "have" : "has", times = (v) => `${v < 1.095 ? v.toFixed(3) : v < 10 ? v.toFixed(2) : Math.round(v)} times`;
+    const subject = best[1][0] === "designed" ? "The designed steps" : best[1][0] === "GD best fixed step" ? "GD at the best fixed step" : best[1][1];
+    let text = `${subject} ${is} the smallest worst case after ${value("K")} rounds: ${short(best[0])}, ${times(second[0] / best[0])} below ${second[1][0] === "GD best fixed step" || second[1][0] === "designed" ? "the " : ""}${second[1][1]}. `;
+    text += ratio < 1 ? `Algorithm 1 is ${times(1 / ratio)} below GD at 1/L\u0304, so Theorem 1's inequality is true here.`
+      : !(ratio > 0) ? "Algorithm 1 has no certified point here."
+      : ratio > 1 ? `Algorithm 1 is ${times(ratio)} above GD at 1/L\u0304, so Theorem 1's inequality is false here.` : "Algorithm 1 and GD at 1/L\u0304 have the same worst case here.";
+    root.querySelector("[data-told]").textContent = text;
+    const made = data.made || {}, versions = made.versions || {};
+    root.querySelector("[data-certified]").textContent = "Every point is proved by a certificate in exact fractions. Lines between points only join them: no number between two points is claimed. " +
+      "Diamonds are steps designed for that one point, computed at a few points." + (made.commit ? ` Made by ${made.command} at commit ${made.commit}, ownstep ${versions.ownstep}, clarabel ${versions.clarabel}.` : "");
+  }
+
+  function refresh() {
+    for (const [name, label] of AXES) {
+      const { input, out } = inputs[name];
+      input.value = at[name];
+      out.textContent = value(name);
+      input.setAttribute("aria-valuetext", `${label} ${value(name)}`);
+    }
+    tell(curves());
+    map();
   }
 
   function start(host, kept) {
     root = host;
     data = JSON.parse(document.getElementById("worst-cases").textContent);
-    at = Object.assign(Object.fromEntries(AXES.map(([n]) => [n, Math.floor(axis(n).length / 2)])), kept || {});
+    at = {};
+    inputs = {};
     const controls = root.querySelector(".controls");
     for (const [name, label] of AXES) {
-      at[name] = Math.min(at[name], axis(name).length - 1);
-      const row = document.createElement("label"), input = document.createElement("input"), out = document.createElement("output");
-      Object.assign(input, { type: "range", min: 0, max: axis(name).length - 1, step: 1, value: at[name] });
-      const show = () => { out.textContent = axis(name)[at[name]]; input.setAttribute("aria-valuetext", `${label} ${axis(name)[at[name]]}`); };
-      input.addEventListener("input", () => { at[name] = Number(input.value); show(); draw(); });
+      const asked = Math.round(Number((kept || {})[name])), last = axis(name).length - 1;
+      at[name] = Number.isFinite(asked) ? Math.max(0, Math.min(last, asked)) : Math.max(0, axis(name).indexOf(FIRST[name]));
+      const row = document.createElement("label"), input = document.createElement("input"), out = document.createElement("output"), words = document.createElement("span");
+      Object.assign(input, { type: "range", min: 0, max: last, step: 1 });
+      input.dataset.axis = name;
+      input.addEventListener("input", () => { at[name] = Number(input.value); refresh(); });
       input.addEventListener("change", () => Explorer.share("worst", at));
-      const words = document.createElement("span");
       words.textContent = label;
       row.append(words, input, out);
       controls.append(row);
-      show();
+      inputs[name] = { input, out };
     }
-    draw();
+    refresh();
+    addEventListener("resize", refresh);
   }
-  return { start };
+  return { start, redraw: refresh };
 })();
