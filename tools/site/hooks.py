@@ -1,0 +1,97 @@
+"""Pages may show files outside ``docs/``: those of ``results/`` and ``examples/`` are copied, other links are text."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+"""Pages of the site that are files of the repository."""
+SHIM = "https://unpkg.com/iframe-worker/shim"
+VERSION = "{VERSION}"
+VERDICTS = "<!-- verdicts -->"
+WHICH = "<!-- which method -->"
+RECOMMENDED, ON_NETWORK = "<!-- recommended -->", "<!-- rivals on the network -->"
+CURVATURE = "<!-- own curvature -->"
+OUTSIDE = re.compile(r"(?<=\]\()((?:\.\./)+)((?:results|examples/output|src|benchmarks|tests)/[^)#\s]+|[A-Z]+\.md)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Figures, results, the explorer, the changelog and how to contribute become files of the site."""
+    for path in sorted((ROOT / "results").rglob("*")):
+        if path.suffix in (".png", ".svg", ".json"):
+            files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    for page, source in COPIED.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text()))
+    from ownstep.report import standalone
+
+    files.append(File.generated(config, "explorer.html", content=standalone()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links out of ``docs/`` are made for readers of the repository; here they point into the site, or become text."""
+    here = posixpath.dirname(page.file.src_uri)
+
+    def inside(match: re.Match[str]) -> str:
+        target = match.group(2)
+        if target.startswith("examples/output/"):
+            return posixpath.relpath(target.replace("examples/output/", "gallery/"), here or ".")
+        if target.startswith("results/") and Path(target).suffix:
+            return posixpath.relpath(target, here or ".")
+        return match.group(0)
+
+    if VERSION in markdown:
+        import ownstep
+
+        markdown = markdown.replace(VERSION, "{" + ownstep.__version__ + "}")
+    if VERDICTS in markdown:
+        markdown = markdown.replace(VERDICTS, verdicts(here))
+    if WHICH in markdown:
+        markdown = markdown.replace(WHICH, which())
+    if RECOMMENDED in markdown:
+        from ownstep.paper.ours.which_method import recommended
+
+        markdown = markdown.replace(RECOMMENDED, recommended(ROOT / "results"))
+    if ON_NETWORK in markdown:
+        from ownstep.paper.ours.which_method import on_network
+
+        markdown = markdown.replace(ON_NETWORK, on_network(ROOT / "results"))
+    if CURVATURE in markdown:
+        from ownstep.paper.ours.curvature_findings import markdown as exchanges
+
+        markdown = markdown.replace(CURVATURE, exchanges(ROOT / "results"))
+    markdown = OUTSIDE.sub(inside, markdown)
+    # what the site does not hold stays as text: [words](../src/x.py) -> words
+    return re.sub(r"(?<!!)\[([^\]]+)\]\((?:\.\./)+(?:src|benchmarks|tests|[A-Z]+\.md)[^)]*\)", r"\1", markdown)
+
+
+def which() -> str:
+    """The decision table, from the result on disk."""
+    from ownstep.paper.ours.which_method import markdown, read
+
+    return markdown(read(ROOT / "results"))
+
+
+def verdicts(here: str) -> str:
+    """Every claim in the paper's order with both verdicts, computed from the results on disk."""
+    from ownstep.report import read, story
+
+    results = read(ROOT / "results", "results")
+    lines = ["| experiment | claim | as stated | against fair rivals |", "|---|---|---|---|"]
+    for record in (r for r in results.records if r.data):
+        link = posixpath.relpath(f"results/{record.name}/result.json", here or ".")
+        claim = record.claim.replace("|", "\\|")
+        lines.append(f"| [{record.name}]({link}) | {claim} | {record.word} | {story.fair(record).word} |")
+    return "\n".join(lines)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """The search's helper for pages on disk is part of the site and is not fetched from elsewhere."""
+    here = posixpath.dirname(page.file.dest_uri)
+    return output.replace(SHIM, posixpath.relpath("vendor/iframe-worker.js", here or "."))
