@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 INSTALLED := $(VENV)/.installed
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Modules are compiled when they are first imported, not all of them now: that saves a minute.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 EXTRAS := test,files,pepit,torch,flower,docs
 
 # Small products are slower on many threads, and the tests already use every core.
@@ -34,6 +35,8 @@ install: $(INSTALLED)
 
 benchmarks: $(INSTALLED)
 	for name in mix plateau pep tune network cluster federation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	$(BIN)/python benchmarks/estimators.py
+	$(BIN)/python benchmarks/pep_networks.py --part time --longest 10 --out /tmp/pep-networks
 	for name in cores scale; do echo "== $$name"; env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # How many planted mistakes do the tests notice? About half an hour on two quiet cores; writes results/mutation.json.

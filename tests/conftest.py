@@ -24,14 +24,16 @@ def unequal_owner(samples: int, devices: int) -> np.ndarray:
 
 
 SLOW = {
-    "engines": ["cluster", "federation_deployment", "federation_simulation", "ranks"],
+    "engines": ["cluster", "federation", "federation_deployment", "federation_simulation", "ranks", "second_order"],
+    "methods": ["gossip", "on_networks"],
     "network": ["train", "fused"],
     "paper": ["rivals", "runner", "w8a"],
-    "pep": ["agreement", "commands", "forgeries", "networks", "polish", "tune", "units"],
+    "pep": ["agreement", "commands", "forgeries", "networks", "polish", "random", "tune", "tune_networks", "units"],
     "report": ["browser"],
     "tests": ["cli", "documentation", "package", "release", "seeds"],
 }
-"""Test files, by folder, that take over ten seconds: `make test-fast` leaves them out, `make test` does not."""
+"""Test files, by folder, that take over six seconds and are not the first to notice a mistake: `make test-fast` leaves
+them out, and single tests marked ``slow`` too; `make test` does not."""
 
 
 def pytest_collection_modifyitems(items):

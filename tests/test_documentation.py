@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ PAGES = [p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 def test_code_in_the_documentation_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(page)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
+def test_an_example_of_the_gallery_prints_and_draws_what_its_page_shows(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script), run_name="__main__")
+    shown = script.parent / "output" / f"{script.stem}.txt"
+    assert_shown(capsys.readouterr().out, shown.read_text(), script.name)
+    drawn = (tmp_path / f"{script.stem}.svg").read_text()
+    kept = shown.with_suffix(".svg").read_text()
+    assert drawn.count("<path") == kept.count("<path")  # the picture has the parts of the one that is shown
 
 
 @pytest.mark.parametrize(

@@ -53,4 +53,14 @@ def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
     page = (tmp_path / "experiments" / "index.html").read_text()
     for result in (ROOT / "results").glob("*/result.json"):
         assert f"{result.parent.name}/result.json" in page  # the table of verdicts has every result
-    assert not re.findall(r'(?:src|<link[^>]*href)="https?://[^"]+"', page)  # it opens without a network
+    pages = {path.relative_to(tmp_path).as_posix(): path.read_text() for path in tmp_path.rglob("*.html")}
+    for name, text in pages.items():
+        assert not re.findall(r'(?:src|<link[^>]*href)="https?://[^"]+"', text), name  # it opens without a network
+        assert "mathsplace" not in text, name
+    assert "<mover><mi>L</mi>" in pages["concepts.html"]  # formulas are typeset
+    assert 'id="tab-race"' in pages["explorer.html"]
+    commands = subprocess.run([sys.executable, "-m", "ownstep", "--help"], capture_output=True, text=True, check=True)
+    for name in re.findall(r"^\W*([a-z]+) {2,}[A-Z]", commands.stdout, re.MULTILINE):
+        assert f"ownstep {name}" in pages["reference/commands.html"]
+    for example in (ROOT / "examples").glob("*.py"):
+        assert f"{example.stem}.svg" in pages["gallery/index.html"]

@@ -40,6 +40,8 @@ def test_verdicts_for_one_device_a_doubtful_and_a_good_split():
     assert doubtful.verdict.startswith("Doubtful")
     good = plan([0.5, 0.5], Smoothness(np.array([0.1, 1.9]), "exact", "by hand", pooled=0.95))
     assert good.verdict.startswith("Worth trying")
+    blind = Plan(Devices.uniform([1.0, 9.0])).verdict  # the pooled constant is not known: it is not compared with
+    assert blind.startswith("Worth trying: the mean local step is 2.78 times 1/L_bar.")
     assert good.to_dict()["devices"][0]["step"] == pytest.approx(10)
 
 

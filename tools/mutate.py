@@ -179,11 +179,8 @@ def try_all(chosen: list[Mutant], jobs: int, quiet: bool, minutes: float = 1e9) 
                     if why is not None:
                         break
                 reason = equivalent(mutant) if why is None else None
-                rows[at] = {
-                    "module": mutant.module, "line": mutant.line, "kind": mutant.kind, "was": mutant.was,
-                    "now": mutant.now, "code": mutant.code, "killed": why is not None, "by": why,
-                    "equivalent": reason, "seconds": round(took, 1),
-                }  # fmt: skip
+                found = {"killed": why is not None, "by": why, "equivalent": reason, "seconds": round(took, 1)}
+                rows[at] = fields_of(mutant) | found
                 word = "equivalent" if reason else "SURVIVED" if why is None else f"noticed by {why}"
                 if not quiet or word == "SURVIVED":
                     where = f"{mutant.module}:{mutant.line} {mutant.was!r} -> {mutant.now!r}"
@@ -235,8 +232,8 @@ def main() -> None:
     )
     parser.add_argument("--mistakes", action="store_true", help="only those written down by hand, nothing written")
     parser.add_argument("--lines", default="", help="with --only: FIRST-LAST")
-    parser.add_argument("--again", action="store_true", help="the survivors of the record once more")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no mutant after so long")
+    parser.add_argument("--again", action="store_true", help="the record's survivors once more, and what it left")
+    parser.add_argument("--minutes", type=float, default=28.0, help="begin no mutant after so long; --again goes on")
     parser.add_argument("--quiet", action="store_true", help="print survivors alone")
     options = parser.parse_args()
     began = time.time()
@@ -266,6 +263,7 @@ def main() -> None:
     parts = {"hand": rows[: len(hand)], "sample": rows[len(hand) : len(hand) + len(sample)],
              "whole": rows[len(hand) + len(sample) :]}  # fmt: skip
     tried = {name: [row for row in part if row] for name, part in parts.items()}
+    left = [fields_of(mutant) for mutant, row in zip(sample, parts["sample"], strict=True) if not row]
     write(
         {
             "commit": COMMIT, "seed": options.seed, "jobs": options.jobs,
@@ -273,11 +271,20 @@ def main() -> None:
             "machine": platform.machine(), "drawn": len(sample), "possible": len(pool),
         },
         tried,
+        left,
     )  # fmt: skip
 
 
-def write(about: dict[str, Any], tried: dict[str, list[dict[str, Any]]]) -> None:
-    """The record, and the badge."""
+def fields_of(mutant: Mutant) -> dict[str, Any]:
+    """What a record says of a mutant."""
+    return {
+        "module": mutant.module, "line": mutant.line, "kind": mutant.kind, "was": mutant.was, "now": mutant.now,
+        "code": mutant.code,
+    }  # fmt: skip
+
+
+def write(about: dict[str, Any], tried: dict[str, list[dict[str, Any]]], left: list[dict[str, Any]]) -> None:
+    """The record, and the badge; ``left`` are those of the sample that time did not allow."""
     found = score(tried["sample"])
     record = about | {
         "sample": found,
@@ -286,34 +293,37 @@ def write(about: dict[str, Any], tried: dict[str, list[dict[str, Any]]]) -> None
         "by hand": score(tried["hand"]),
         "survivors": [r | {"of": name} for name, part in tried.items() for r in part if not r["killed"]],
         "noticed": [r | {"of": name} for name, part in tried.items() for r in part if r["killed"]],
+        "left": left,
     }
     (ROOT / "results" / "mutation.json").write_text(json.dumps(record, indent=1) + "\n")
     if found["mutants"] == about["drawn"]:  # no badge for a run that was cut short
         (ROOT / "docs" / "mutation.svg").write_text(badge(found["share"], found["mutants"]))
-    print(json.dumps({k: v for k, v in record.items() if k not in ("survivors", "noticed")}, indent=1))
+    print(json.dumps({k: v for k, v in record.items() if k not in ("survivors", "noticed", "left")}, indent=1))
 
 
 def again(pool: list[Mutant], options: argparse.Namespace) -> None:
-    """Try the survivors of the record once more, after tests were mended; those whose line has changed stay.
+    """Try the survivors of the record once more, after tests were mended, and what it had no time for.
 
-    The mistakes by hand and every mutant of the whole modules are tried afresh.
+    A mutant whose line is no longer there gives way to another one, drawn with the next seed. The mistakes by hand and
+    every mutant of the whole modules are tried afresh.
     """
     record = json.loads((ROOT / "results" / "mutation.json").read_text())
-    same = {(m.module, m.code, m.was, m.now): m for m in [*pool, *by_hand()]}
-    rows = [r for r in record.pop("survivors") if r["of"] == "sample"]
-    left = [r for r in rows if (r["module"], r["code"], r["was"], r["now"]) in same]
-    fresh = try_all([same[r["module"], r["code"], r["was"], r["now"]] for r in left], options.jobs, options.quiet)
-    for old, new in zip(left, fresh, strict=True):
-        old.update(new)
-    every = [*rows, *record.pop("noticed")]
-    tried = {
-        name: [{k: v for k, v in r.items() if k != "of"} for r in every if r["of"] == name] for name in ("sample",)
-    }
+    same = {(m.module, m.code, m.was, m.now): m for m in pool}
+    asked = [r for r in record.pop("survivors") if r["of"] == "sample"] + record.pop("left")
+    chosen = [same[key] for r in asked if (key := (r["module"], r["code"], r["was"], r["now"])) in same]
+    kept = [{k: v for k, v in r.items() if k != "of"} for r in record.pop("noticed") if r["of"] == "sample"]
+    known = {(r["module"], r["code"], r["was"], r["now"]) for r in [*kept, *asked]}
+    others = [m for key, m in same.items() if key not in known]
+    chosen += random.Random(options.seed + 1).sample(others, len(asked) - len(chosen))
     hand, whole = by_hand(), [m for m in pool if m.module in CONFIG["whole"]]
-    fresh = try_all([*hand, *whole], options.jobs, options.quiet)
-    tried |= {"hand": fresh[: len(hand)], "whole": fresh[len(hand) :]}
+    rows = try_all([*hand, *chosen, *whole], options.jobs, options.quiet, options.minutes)
+    n, m = len(hand), len(hand) + len(chosen)
+    parts = {"hand": rows[:n], "sample": rows[n:m], "whole": rows[m:]}
+    tried = {name: [r for r in part if r] for name, part in parts.items()}
+    left = [fields_of(mutant) for mutant, row in zip(chosen, parts["sample"], strict=True) if not row]
+    tried["sample"] += kept
     keep = ("commit", "seed", "jobs", "minutes", "python", "machine", "drawn", "possible")
-    write({k: record[k] for k in keep} | {"survivors tried again at": COMMIT}, tried)
+    write({k: record[k] for k in keep} | {"survivors tried again at": COMMIT}, tried, left)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # The one list of the package's public names, and the room each comes from; __init__.py loads them when first used.
 from . import data as data
 from . import engines as engines
+from . import glm as glm
 from . import methods as methods
 from . import partition as partition
 from . import pep as pep
@@ -37,6 +38,9 @@ from .engines import (
 )
 from .engines import (
     price as price,
+)
+from .engines import (
+    recommend as recommend,
 )
 from .engines import (
     run as run,

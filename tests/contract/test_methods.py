@@ -227,6 +227,7 @@ def drift_limit(problem: LeastSquares, devices: Devices, method: FedOpt) -> np.n
     return np.linalg.solve(total, right)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", EVERY)
 def test_it_ends_where_it_is_known_to_end(method):
     problem = make_least_squares()
@@ -241,6 +242,7 @@ def test_a_bias_is_a_bias():
         assert np.linalg.norm(limit(method, problem) - closed_form(problem)) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", EVERY)
 def test_where_it_ends_is_a_fixed_point(method):
     """Started there it stays; methods that remember more than a point may leave first and must find back."""
@@ -309,6 +311,7 @@ def test_its_state_survives_a_file(method, tmp_path):
     assert_same(state, again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", EVERY)
 def test_a_resumed_run_is_an_unbroken_one(method, tmp_path):
     problem = make_logistic()

@@ -1,5 +1,6 @@
 """The problem: one pass gives every mix, flat vectors lose nothing, and bad models are refused."""
 
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from torch import nn  # noqa: E402
 
 from ownstep import GD, At, InvalidInput, Nesterov, OwnStep, OwnstepError, partition, run  # noqa: E402
 from ownstep.problems import Blocks, Network, PerDevice, Pooled, Problem, SquaredL2, Stratified, TensorNorms  # noqa: E402
+from ownstep.problems.network.inputs import check_per_sample  # noqa: E402
 from ownstep.problems.network.models import CropFlip, cifar_cnn, mlp, mnist_cnn, pixels  # noqa: E402
 from ownstep.problems.network.parameters import load_into  # noqa: E402
 
@@ -151,6 +153,15 @@ def test_a_checkpoint_of_another_model_is_left_alone(tmp_path):
     with pytest.raises(OwnstepError, match="another model"):
         load_into(renamed.model, made.state_dict(made.x0()), "the file")
     assert path.read_bytes() == before
+    named = made.state_dict(made.x0())
+    first = next(iter(named))
+    for wrong, why in (
+        ({k: v for k, v in named.items() if k != first}, f"it lacks {first!r}"),
+        (named | {"more": named[first]}, "it has 'more'"),
+        (named | {first: named[first][:-1]}, f"{first!r} is "),
+    ):
+        with pytest.raises(OwnstepError, match=f"the file is of another model than Sequential: {re.escape(why)}"):
+            load_into(made.model, wrong, "the file")
 
 
 @pytest.mark.parametrize("batch", [PerDevice(2), Pooled(10), Stratified(10)])
@@ -285,3 +296,11 @@ def test_crops_and_flips():
     assert torch.equal(moved[1][:, :-2], images[1][:, 2:])
     assert (moved[1][:, -2:] == 0).all()
     assert CropFlip().draw(np.random.default_rng(0), 100).max(0).tolist() == [8, 8, 1]
+
+
+def test_losses_that_are_not_numbers_are_not_blamed_on_the_batch():
+    """A model that gives nan gives it alone and in company; the run says so later, by its name."""
+    inputs, targets = (torch.zeros(4, 2),), torch.zeros(4)
+    check_per_sample(lambda few, some: torch.full((len(some),), torch.nan), inputs, targets)
+    with pytest.raises(InvalidInput, match="depends on the others in its batch"):
+        check_per_sample(lambda few, some: torch.full((len(some),), float(len(some))), inputs, targets)

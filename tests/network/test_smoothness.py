@@ -169,3 +169,13 @@ def test_by_name_and_bad_input():
         power(made, tolerance=0.0)
     with pytest.raises(InvalidInput, match="measures networks, got str"):
         power("net")
+
+
+def test_the_point_and_the_direction_of_a_draw_are_two_draws():
+    from ownstep.smoothness.sampled import _draw
+
+    points, directions = _draw(torch.Generator(), 3, range(40), 50, torch.float64)
+    both = torch.stack([points.flatten(), directions.flatten()])
+    assert abs(float(torch.corrcoef(both)[0, 1])) < 0.1
+    again, _ = _draw(torch.Generator(), 3, range(20, 40), 50, torch.float64)
+    assert torch.equal(again, points[20:])  # draw j is draw j in whatever chunk

@@ -1,6 +1,7 @@
 """``ownstep train`` and the neural experiments, on data that needs no download."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -137,6 +138,37 @@ def fake(name):
     return Dataset(name, draw(80), np.arange(80) % 10, draw(40), np.arange(40) % 10)
 
 
+def assert_is_the_plain_loop(arm):
+    """MNIST's first seed again in plain torch: pairs of classes in the order of their constants, the printed L_i."""
+    from ownstep.problems.network.models import mnist_cnn
+
+    data, rng = fake("mnist"), np.random.default_rng(0)
+    at = np.concatenate([rng.choice(np.flatnonzero(data.labels == c), 5, replace=False) for c in range(10)])
+    images, labels = torch.tensor(data.rows[at] / 255.0, dtype=torch.float32)[:, None], data.labels[at]
+    L = np.array([float(c) for c in arm["runs"][0]["devices"]["L"]])
+    pairs = [[int(c) for c in re.findall(r"\d", name)] for name in arm["runs"][0]["devices"]["names"]]
+    assert sorted(c for pair in pairs for c in pair) == list(range(10))
+
+    def losses(model):
+        for pair in pairs:
+            mine = np.isin(labels, pair)
+            yield torch.nn.functional.cross_entropy(model(images[mine]), torch.tensor(labels[mine]))
+
+    for name, steps in ((neural.OURS, lambda k: 1 / L if k < 8 else np.full(5, 1 / L.mean())),
+                        (neural.POOLED, lambda k: np.full(5, 1 / L.mean()))):  # fmt: skip
+        model = mnist_cnn(0)
+        for k, seen in enumerate(arm["runs"][0]["methods"][name]["loss"]):
+            each = list(losses(model))
+            penalty = 0.01 * sum(p.norm() for p in model.parameters())
+            assert (sum(each) / 5 + penalty).item() == pytest.approx(seen, rel=1e-4)
+            step = torch.tensor(steps(k), dtype=torch.float32)
+            total = sum(s * (loss + penalty) / 5 for s, loss in zip(step, each, strict=True))
+            slopes = torch.autograd.grad(total, list(model.parameters()))
+            with torch.no_grad():
+                for p, slope in zip(model.parameters(), slopes, strict=True):
+                    p -= slope
+
+
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "sst2"])
 def test_quick_experiments_run_are_judged_and_drawn(monkeypatch, name, tmp_path):
     import ownstep.data
@@ -147,6 +179,17 @@ def test_quick_experiments_run_are_judged_and_drawn(monkeypatch, name, tmp_path)
     judged = experiment.verdict(result)
     assert judged["verdict"] in ("holds", "holds partly", "does not hold here")
     assert judged["findings"]
+    for arm in result["arms"].values():
+        assert len(arm["runs"]) == 2
+        for one in arm["runs"]:  # all from one point, and Algorithm 1 switches when four fifths are over
+            starts = [method["loss"][0] for method in one["methods"].values()]
+            np.testing.assert_allclose(starts, starts[0], rtol=1e-2)  # CIFAR-10 looks at random crops
+            rounds = max(method["rounds"][-1] for method in one["methods"].values())
+            assert one["methods"][neural.OURS]["switched_at"] in (None, int(0.8 * rounds))
+        first, second = (one["methods"][neural.POOLED]["loss"] for one in arm["runs"])
+        assert first[0] != second[0]  # another seed, other weights
+    if name == "mnist":
+        assert_is_the_plain_loop(result["arms"]["50 images, paper"])
     experiment.figure(result).savefig(tmp_path / "figure.png")
     assert all(len(row) == 4 for row in experiment.SETTINGS)
 

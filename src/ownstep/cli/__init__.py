@@ -19,7 +19,7 @@ from ownstep.support.errors import InvalidInput, OwnstepError
 
 app = App(
     name="ownstep",
-    help="Divide and descend: every device takes its own step 1/L_i, then all take a common one.",
+    help="Fit models to data that is split over devices, compare methods fairly, and prove their worst cases.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +19,9 @@ from ownstep.partition import Partition
 from ownstep.plan import Plan
 from ownstep.problems import LinearModel, logistic_regression
 from ownstep.support.checks import whole_number
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.files import write_atomically
+from ownstep.support.logs import RoundLog
 
 MOST_COLUMNS = 1000
 """Characters in a line that no table here needs."""
@@ -56,6 +59,19 @@ PerDevice = Annotated[int, typer.Option(help="Shards per device of --partition s
 Alpha = Annotated[float, typer.Option(help="Concentration of --partition dirichlet.")]
 Rows = Annotated[int | None, typer.Option(help="Use only the first so many samples.")]
 
+LogJson = Annotated[
+    Path | None, typer.Option(help="Append one line of json per round to this file, for an operator's tools.")
+]
+Metrics = Annotated[
+    Path | None,
+    typer.Option(help="Keep this file in Prometheus' format up to date: round, seconds, bytes, absent."),
+]
+
+
+def round_log(log_json: Path | None, metrics: Path | None) -> RoundLog | None:
+    """Where rounds are told as they end; nobody listens by default."""
+    return None if log_json is None and metrics is None else RoundLog(log_json, metrics)
+
 
 def reading(
     label: str | None = None,
@@ -75,12 +91,33 @@ def listed(text: str | None) -> tuple[str, ...]:
 
 
 def numbers(option: str, text: str, kind: type = float) -> list[Any]:
-    """The numbers of a list separated by commas."""
+    """The numbers of a list separated by commas, or of the file that ``@file`` names: commas, spaces or lines there."""
+    if text.startswith("@"):
+        return _from_file(option, Path(text[1:]), kind)
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
         what = "whole numbers" if kind is int else "numbers"
         raise InvalidInput(f"{option} takes {what} separated by commas, got {text!r}") from None
+
+
+def _from_file(option: str, path: Path, kind: type) -> list[Any]:
+    """The numbers of a file."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{option} cannot read {str(path)!r}: {error}") from None
+    found = []
+    for at, line in enumerate(lines, start=1):
+        for part in line.replace(",", " ").split():
+            try:
+                found.append(kind(part))
+            except ValueError:
+                what = "whole numbers" if kind is int else "numbers"
+                raise InvalidInput(f"{option}: line {at} of {str(path)!r} holds {part!r}, {what} are read") from None
+    if not found:
+        raise InvalidInput(f"{option}: {str(path)!r} holds no numbers")
+    return found
 
 
 def split(
@@ -133,6 +170,15 @@ def build(
 def emit(data: Any) -> None:
     """Print plain data as json."""
     typer.echo(json.dumps(_finite(data), indent=1, allow_nan=False))
+
+
+def write_report(report: Mapping[str, Any], out: Path) -> None:
+    """Write a report as json, all of it or nothing."""
+    try:
+        with write_atomically(out) as file:
+            file.write((json.dumps(report, indent=1) + "\n").encode())
+    except OSError as error:
+        raise OwnstepError(f"cannot write to {str(out)!r}: {error}") from error
 
 
 def _finite(data: Any) -> Any:

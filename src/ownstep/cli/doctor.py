@@ -108,7 +108,10 @@ def _reach(superlink: str, ca: Path | None) -> str:
     host, _, port = superlink.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"the coordinator's address must be HOST:PORT, got {superlink!r}")
-    context = ssl.create_default_context(cafile=None if ca is None else str(ca))
+    try:
+        context = ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except OSError as error:
+        raise ValueError(f"not tried, as {str(ca)!r} is no certificate authority: {error.strerror or error}") from error
     connection = http.client.HTTPSConnection(host, int(port), timeout=TIMEOUT, context=context)
     try:
         connection.connect()

@@ -27,6 +27,9 @@ def paper(
     seed: Seed = 0,
     seeds: Annotated[int | None, typer.Option(help="How many seeds, where an experiment takes several.")] = None,
     device: Annotated[str | None, typer.Option(help="Where networks are trained, such as cuda.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Begin no part after so many minutes; what is missing is listed (curvature).")
+    ] = None,
     again: Annotated[bool, typer.Option(help="With all: run also what is already there.")] = False,
     judge: Annotated[bool, typer.Option(help="Only judge and draw what is on disk anew.")] = False,
     as_json: Json = False,
@@ -42,7 +45,10 @@ def paper(
     elif name == "all":
         _all(out, quick, seed, seeds, device, again, judge, as_json)
     else:
-        report = judge_again(name, out, quick) if judge else conduct(name, out, quick, seed, None, seeds, device)
+        if judge:
+            report = judge_again(name, out, quick)
+        else:
+            report = conduct(name, out, quick, seed, None, seeds, device, minutes)
         _show(report, as_json)
 
 
