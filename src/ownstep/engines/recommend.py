@@ -25,7 +25,7 @@ from ownstep.methods import LBFGS, METHODS, BarzilaiBorwein, Method, Nesterov, N
 from ownstep.methods.own.curvature import RANK
 from ownstep.plan import Devices
 from ownstep.support.checks import number
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 if TYPE_CHECKING:
     from ownstep.problems.linear.model import LinearModel
@@ -187,12 +187,16 @@ def rehearse(
             out.notes[name] = why
             continue
         goal = best + tolerance * (start - best)
-        histories = [
-            run(
-                method, small, most, devices=devices, target=goal, progress=False,
-                participation=Bernoulli(1 - absent, seed=seed + more) if absent else None,
-            ) for more in range(DRAWS if absent else 1)
-        ]  # fmt: skip
+        try:
+            histories = [
+                run(
+                    method, small, most, devices=devices, target=goal, progress=False,
+                    participation=Bernoulli(1 - absent, seed=seed + more) if absent else None,
+                ) for more in range(DRAWS if absent else 1)
+            ]  # fmt: skip
+        except OwnstepError as refusal:  # the others can still be recommended
+            out.notes[name] = str(refusal)
+            continue
         histories.sort(key=lambda h: (not h.value[-1] <= goal, h.rounds))
         middle = histories[len(histories) // 2]
         if middle.value[-1] <= goal:

@@ -124,12 +124,26 @@ def nystrom(K: Any, image: Any) -> tuple[Any, Array]:
     values, W = np.linalg.eigh((core + core.T) / 2)
     kept = values > np.finfo(to_numpy(image[:1]).dtype).eps * values[-1]
     half = moved @ like((W[:, kept] / np.sqrt(values[kept])).astype(to_numpy(image[:1]).dtype), image)
-    gram = to_numpy(half.T @ half).astype(float)
+    vectors, squares = _left_vectors(half)
+    sound = squares > shift  # what is below the shift was not there before it was added
+    return vectors[sound], squares[sound] - shift
+
+
+def _left_vectors(matrix: Any) -> tuple[Any, Array]:
+    """(U^T, the squared singular values, largest first) of a tall matrix.
+
+    By the eigenvectors of its Gram matrix, which are orthonormal to eps sigma_1^2 / sigma_k^2; where that is more than
+    1e-5, by a QR factorisation, whose vectors are orthonormal whatever the singular values are.
+    """
+    dtype = to_numpy(matrix[:1]).dtype
+    gram = to_numpy(matrix.T @ matrix).astype(float)
     squares, turn = np.linalg.eigh((gram + gram.T) / 2)
-    squares, turn = squares[::-1], turn[:, ::-1]
-    sound = squares > 1e-14 * squares[0]  # below that, vectors would not be orthonormal
-    vectors = half @ like((turn[:, sound] / np.sqrt(squares[sound])).astype(to_numpy(image[:1]).dtype), image)
-    return vectors.T, np.maximum(squares[sound] - shift, 0.0)
+    if squares[0] > 1e5 * np.finfo(dtype).eps * squares[-1]:
+        squares, turn = squares[::-1], turn[:, ::-1]
+        return (matrix @ like((turn / np.sqrt(squares)).astype(dtype), matrix)).T, squares
+    basis = qr(matrix)
+    turn, sizes, _ = np.linalg.svd(to_numpy(basis.T @ matrix).astype(float))
+    return (basis @ like(turn.astype(dtype), matrix)).T, sizes**2
 
 
 def ritz(K: Any, image: Any) -> tuple[Any, Array]:

@@ -15,8 +15,8 @@ from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy, upper
 
 SHIFT = 1e-11
-"""Of the largest entry on the diagonal, added to all of it where some directions do not curve at all, as the common
-intercept of a softmax: along them the gradient is zero too, so the step stays what it is."""
+"""Of the largest entry on the scaled diagonal, added to all of it where some directions do not curve at all, as the
+common intercept of a softmax: along them the gradient is zero too, so the step stays what it is."""
 
 FLAT = 1e-12
 """Eigenvalues below this share of the largest are raised to it: nothing curves along them that arithmetic could see."""
@@ -58,12 +58,19 @@ class Newton(Searched[NewtonState]):
 
 
 def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.float64]:
-    """-|H|^{-1} g for the symmetric H with this upper triangle."""
+    """-|H|^{-1} g for the symmetric H with this upper triangle.
+
+    H is scaled to a diagonal near one first, so that columns in other units (kilometres for millimetres) are no reason
+    to think that H does not curve along them. The scales are powers of two: a step that needs none keeps every bit.
+    """
     from scipy.linalg.lapack import dpotrf, dpotrs  # here, so that the room needs numpy alone
 
     d = len(gradient)
     H = np.zeros((d, d))
     H[upper(d)] = triangle
+    scale = _powers_of_two(H.diagonal())
+    H *= scale * scale[:, None]
+    scaled = scale * gradient.astype(float)
     for shift in (0.0, SHIFT * float(H.diagonal().max(initial=0.0))):
         H.flat[:: d + 1] += shift
         factor, failed = dpotrf(H.T, lower=1)  # H.T is in Fortran's order, and its lower triangle is H's upper one
@@ -71,8 +78,14 @@ def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.fl
             continue  # not positive definite
         diagonal = factor.diagonal()
         if diagonal.min() ** 2 > FLAT * diagonal.max() ** 2:
-            return np.asarray(-dpotrs(factor, gradient.astype(float), lower=1)[0])
-    values, vectors = np.linalg.eigh(H, UPLO="U")
+            return np.asarray(-scale * dpotrs(factor, scaled, lower=1)[0])
+    values, vectors = np.linalg.eigh(H / (scale * scale[:, None]), UPLO="U")
     sizes = np.maximum(np.abs(values), FLAT * np.abs(values).max())
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(-vectors @ ((vectors.T @ gradient) / sizes))
+
+
+def _powers_of_two(diagonal: NDArray[Any]) -> NDArray[np.float64]:
+    """Near 1 / sqrt(diagonal); one where nothing curves."""
+    exponents = np.frexp(np.abs(diagonal))[1]
+    return np.where((diagonal != 0) & np.isfinite(diagonal), np.ldexp(1.0, -(exponents // 2)), 1.0)
