@@ -13,8 +13,17 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIED = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 """Pages of the site that are files of the repository."""
 SHIM = "https://unpkg.com/iframe-worker/shim"
+"""What the theme would fetch from elsewhere; the site has a copy."""
+SEARCH = '<div class="md-search" data-md-component="search" role="dialog"'
 VERSION = "{VERSION}"
-VERDICTS = "<!-- verdicts -->"
+VERDICTS, OUR_VERDICTS = "<!-- verdicts -->", "<!-- our verdicts -->"
+TYPESET = {
+    "1/L-bar": r"$1/\bar L$",
+    "||x^K - x*||^2": r"$\lVert x^K - x^* \rVert^2$",
+    "[-lambda, lambda]": r"$[-\lambda, \lambda]$",
+    "L_i": "$L_i$",
+}
+"""Formulas of the claims, which are plain text in code and terminals."""
 WHICH = "<!-- which method -->"
 RECOMMENDED, ON_NETWORK = "<!-- recommended -->", "<!-- rivals on the network -->"
 CURVATURE = "<!-- own curvature -->"
@@ -52,6 +61,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = markdown.replace(VERSION, "{" + ownstep.__version__ + "}")
     if VERDICTS in markdown:
         markdown = markdown.replace(VERDICTS, verdicts(here))
+        markdown = markdown.replace(OUR_VERDICTS, verdicts(here, ours=True))
     if WHICH in markdown:
         markdown = markdown.replace(WHICH, which())
     if RECOMMENDED in markdown:
@@ -78,20 +88,36 @@ def which() -> str:
     return markdown(read(ROOT / "results"))
 
 
-def verdicts(here: str) -> str:
-    """Every claim in the paper's order with both verdicts, computed from the results on disk."""
+def verdicts(here: str, ours: bool = False) -> str:
+    """The paper's claims in its order, or ours, with both verdicts, computed from the results on disk."""
     from ownstep.report import read, story
 
-    results = read(ROOT / "results", "results")
     lines = ["| experiment | claim | as stated | against fair rivals |", "|---|---|---|---|"]
-    for record in (r for r in results.records if r.data):
-        link = posixpath.relpath(f"results/{record.name}/result.json", here or ".")
-        claim = record.claim.replace("|", "\\|")
-        lines.append(f"| [{record.name}]({link}) | {claim} | {record.word} | {story.fair(record).word} |")
+    for record in read(ROOT / "results", "results").records:
+        if record.data and (record.name in story.OWN_CLAIMS) == ours:
+            link = posixpath.relpath(f"results/{record.name}/result.json", here or ".")
+            fair = story.fair(record).word
+            lines.append(f"| [{record.name}]({link}) | {typeset(record.claim)} | {record.word} | {fair} |")
     return "\n".join(lines)
 
 
+def typeset(claim: str) -> str:
+    """A claim as it stands in a table of a page."""
+    for plain, formula in TYPESET.items():
+        claim = claim.replace(plain, formula)
+    return claim.replace("|", "\\|")
+
+
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """The search's helper for pages on disk is part of the site and is not fetched from elsewhere."""
-    here = posixpath.dirname(page.file.dest_uri)
-    return output.replace(SHIM, posixpath.relpath("vendor/iframe-worker.js", here or "."))
+    """The theme's search works from disk, and screen readers hear its name."""
+    return _with_own_search(output, posixpath.dirname(page.file.dest_uri))
+
+
+def on_post_template(output: str, template_name: str, **_: Any) -> str:
+    """As for pages: ``404.html`` is made from a template and is no page."""
+    return _with_own_search(output, posixpath.dirname(template_name))
+
+
+def _with_own_search(output: str, here: str) -> str:
+    output = output.replace(SHIM, posixpath.relpath("vendor/iframe-worker.js", here or "."))
+    return output.replace(SEARCH, f'{SEARCH} aria-label="Search"')
