@@ -239,7 +239,7 @@ def run_(
     )  # fmt: skip
     best = optimum(problem).value if mu > 0 else -np.inf  # without the L2 term there may be no minimum
     if torchrun.first():
-        _tell(method, data, history, made, best, found, mu, out, as_json)
+        _tell(method, data, history, made, best, found, mu, out, as_json, rank)
     if history.stopped.startswith("interrupted"):
         raise KeyboardInterrupt
     if history.failed:
@@ -248,7 +248,7 @@ def run_(
 
 def _tell(
     method: str, data: str, history: History, made: Plan, best: float, found: Any, mu: float, out: Path | None,
-    as_json: bool,
+    as_json: bool, rank: int | None,
 ) -> None:  # fmt: skip
     """Write what was asked for, and say how far the run got."""
     if out is not None:
@@ -269,7 +269,8 @@ def _tell(
             settings = ", ".join(f"{name} {value:.4g}" for name, value in found.settings)
             typer.echo(f"{settings}: best of {len(found.trials)} settings, a search of {found.rounds_spent:,} rounds")
         if ranks := history.settings.get("sketch_ranks"):
-            typer.echo(f"devices sent sketches of rank {' to '.join(map(str, sorted(set(ranks))))}")
+            less = f", reduced from the {asked} asked for" if (asked := rank or 0) > ranks[0] else ""
+            typer.echo(f"devices sent sketches of rank {' to '.join(map(str, sorted(set(ranks))))}{less}")
         known = f", f* = {best:.10g}" if mu > 0 else ""
         typer.echo(f"f = {history.value[-1]:.10g}{known}; stopped: {history.stopped}")
 

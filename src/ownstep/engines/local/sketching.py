@@ -127,5 +127,5 @@ def require_products(problem: Any) -> None:
     """Refuse a problem without Hessian products, naming a method that needs none."""
     if not hasattr(problem, "data_hessian"):
         raise InvalidInput(
-            f"{type(problem).__name__} has no Hessian products, which OwnCurvature() needs; LBFGS() needs none"
+            f"{type(problem).__name__} has no Hessian products, which methods with sketches need; LBFGS() needs none"
         )
