@@ -83,9 +83,13 @@ class Case:
             weight, mu, L = map(exact, numbers)
             need(type(count) is int and count > 0 and weight > 0 and 0 <= mu <= L and L > 0, "the devices")
             read.append((Fraction(count), weight, mu, L))
-        need(bool(read), "there are no devices")
         need(sum(count * weight for count, weight, _, _ in read) == 1, "the weights do not sum to one")
         need(type(s["any_number"]) is bool, "whether the number of devices is left open")
+        self.ends: Any = None  # (lo, hi) where there is a network
+        if s["network"] is not None:
+            lo, hi = map(exact, fields(s["network"], "lo", "hi"))
+            need(-1 < lo <= hi < 1, "the eigenvalues")
+            self.ends = lo, hi
         self.devices = sum(count for count, _, _, _ in read)
         self.share = [count / self.devices for count, _, _, _ in read]
         self.weight = [count * weight for count, weight, _, _ in read]
@@ -156,10 +160,17 @@ def place(index: Any, where: Any) -> int:
     return int(index)
 
 
+def radius(text: Any) -> Fraction:
+    """What a length is at most."""
+    length = exact(text)
+    need(length >= 0, "a radius is negative")
+    return length
+
+
 def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], Any, Stack, list[Stack], Stack | None]:
     """(triples by name, mixing steps, tilt, start, points, last stack), all derived from the statement."""
     rstar, same = s["start"]["rstar"], s["start"]["points"] == "same"
-    tilted = rstar == "inf" or exact(rstar) > 0
+    tilted = rstar == "inf" or radius(rstar) > 0
     need(s["start"]["points"] in ("same", "ball", "mean"), "the start")
     start = case.fresh("x")
     if same:
@@ -190,7 +201,7 @@ def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], 
             atoms.append(evaluate(j, point_of(of)))
             shifts.append(Fraction(0))
         else:
-            need(do == "mix" and s["network"] is not None, f"step {j} does neither")
+            need(do == "mix" and case.ends is not None, f"step {j} does neither")
             x, move = case.vector(of, atoms, shifts)
             y = case.fresh(("y", j), weights=case.share, held=case.mean(x))
             mixed.append((place(group, range(len(s["steps"]))), x, y))
@@ -226,28 +237,28 @@ def radii(case: Case, s: Any, triples: Any, tilt: Any, start: Stack) -> list[tup
     else:
         found += [(kind(c, start), r0**2) for c in case.every]
     if "own" in triples:
-        found += [(kind(c, triples["own"][0]), exact(s["start"]["rstar"]) ** 2) for c in case.every]
+        found += [(kind(c, triples["own"][0]), radius(s["start"]["rstar"]) ** 2) for c in case.every]
     scale = [case.devices * w for w in case.each]
-    if s["start"]["gradients"] is not None and tilt is not None:
+    slopes = None if s["start"]["gradients"] is None else radius(s["start"]["gradients"]) ** 2
+    if slopes is not None and tilt is not None:  # without tilts these gradients are 0
         square = [share * f**2 for share, f in zip(case.share, scale, strict=True)]
-        found.append((lambda t: case.average(tilt, tilt, t, square), exact(s["start"]["gradients"]) ** 2))
+        found.append((lambda t: case.average(tilt, tilt, t, square), slopes))
     if s["start"]["trackers"] is not None:
         need(0 in triples, "a bound on the first gradients needs them as the first step")
         x, v = triples[0]
         slope = case.combine((scale, v), ([f * mu for f, mu in zip(scale, case.mu, strict=True)], x))
         slope = slope if tilt is None else case.combine((ONE, slope), (scale, tilt))
         off = case.apart(slope)
-        found.append((lambda t: case.average(off, off, t, case.share), exact(s["start"]["trackers"]) ** 2))
+        found.append((lambda t: case.average(off, off, t, case.share), radius(s["start"]["trackers"]) ** 2))
     return found
 
 
-def spectral(case: Case, s: Any, mixed: list[Any], m: Any) -> None:
+def spectral(case: Case, mixed: list[Any], m: Any) -> None:
     """The conditions on the mixing steps, times Z and a."""
     groups = sorted({g for g, _, _ in mixed})
     need(len(m["Z"]) == len(m["a"]) == len(groups), "the multipliers of the mixing steps")
     for group, Z, a in zip(groups, m["Z"], m["a"], strict=True):
-        lo, hi = map(exact, fields(s["network"], "lo", "hi"))
-        need(-1 < lo <= hi < 1, "the eigenvalues")
+        lo, hi = case.ends
         steps = [(case.apart(x), case.apart(y)) for g, x, y in mixed if g == group]
         below = [case.combine((ONE, y), (-lo, x)) for x, y in steps]
         above = [case.combine((ONE, y), (-hi, x)) for x, y in steps]
@@ -317,7 +328,7 @@ def check(certificate: Any) -> Fraction:
         need(t >= 0, "a multiplier of the start is negative")
         put(t)
         proved += t * square
-    spectral(case, s, mixed, m)
+    spectral(case, mixed, m)
     need(not any(value for (_, point), value in values.items() if point != "*"), "the values do not cancel")
     need(all(map(semidefinite, case.forms.values())), "the slack is not positive semidefinite")
     need(proved <= bound, "the multipliers do not prove the bound stated")

@@ -124,7 +124,7 @@ class Window:
                 seen.append((x, v))
                 atoms.append(case.combine((ONE, v), (case.mu, x)))
             else:
-                need(do == "mix" and self.s["network"] is not None, f"step {j} does neither")
+                need(do == "mix" and case.ends is not None, f"step {j} does neither")
                 y = case.fresh(("y", k, j), weights=case.share, held=case.mean(x))
                 mixed.append((k if self.s["each_round"] else 0, x, y))
                 atoms.append(y)
@@ -183,7 +183,7 @@ class Window:
             step, turn = case.combine((ONE, x_p), (-ONE, x_q)), case.combine((ONE, v_p), (-ONE, v_q))
             case.product(c, v_q[c], step[c], t)
             case.product(c, turn[c], turn[c], t / (2 * span))
-        spectral(case, self.s, self.mixed(rounds), m)
+        spectral(case, self.mixed(rounds), m)
         free = [value for (c, point), value in values.items() if point and case.mu[c] < case.L[c]]
         need(not any(free), f"the values do not cancel in {what}")
         need(all(map(semidefinite, case.forms.values())), f"the slack of {what} is not positive semidefinite")
