@@ -3,6 +3,8 @@
 >>> from ownstep.data import load
 >>> load("digits").rows.shape
 (1797, 64)
+
+``files/`` reads files of your own. May import from support alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""How the iterate moves: one file a family, every method written once as ask and tell."""
+"""How the iterate moves: one folder per family, one file per method, each written once as ask and tell.
+
+``base`` is the contract, ``own/own_step`` Algorithm 1; ``local_work`` is what devices do between two rounds. May import
+from every room up to plan.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 ``engine`` has ``run``, ``share`` and ``deal``; ``ranks`` is the group of processes and who is missing in it;
 ``torchrun`` starts ranks on this machine and needs no torch. The public names stand in ``__init__.pyi``.
+May import from engines and engines/local.
 """
 
 from ownstep.support.lazy import attach

@@ -2,7 +2,7 @@
 
 ``coordinator`` runs the rounds and ``site`` answers them; ``wire`` is what travels, ``secure`` adds it up under
 SecAgg+, ``nodes`` knows who is there. ``app`` writes a Flower app from ``template/``;
-``loopback/`` starts a whole federation on this machine, and ``demo/`` shows one.
+``loopback/`` starts a whole federation on this machine. May import from engines and engines/local.
 """
 
 from ownstep.support.lazy import attach
