@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ownstep.engines import checkpoint as ckpt
-from ownstep.engines import run, saving
+from ownstep.engines import describe, run, saving
 from ownstep.engines.local.loop import COLUMNS, Loop, _check_lengths
 from ownstep.history import History
 from ownstep.methods import EXTRA, GD, At, Nesterov, OwnStep
@@ -308,7 +309,12 @@ def test_checkpoints_of_the_first_version_are_gone_on_from(tmp_path, name, metho
         pytest.importorskip("safetensors")
     shutil.copy(BEFORE / name, tmp_path / name)
     problem = written_by_0_1.problem()
-    same(run(method, problem, 20, checkpoint=tmp_path / name), run(method, problem, 20))
+    resumed, unbroken = run(method, problem, 20, checkpoint=tmp_path / name), run(method, problem, 20)
+    assert resumed.columns["seconds"][3] == ckpt._read(BEFORE / name)[2]["seconds"][3]  # it was gone on from
+    np.testing.assert_array_equal(resumed.columns["phase"], unbroken.columns["phase"])
+    for column in ("value", "step"):  # to rounding: another processor wrote the first rounds
+        np.testing.assert_allclose(resumed.columns[column], unbroken.columns[column], rtol=1e-12)
+    np.testing.assert_allclose(resumed.x, unbroken.x, rtol=1e-11)
 
 
 def test_histories_of_the_first_version_are_read():
@@ -359,3 +365,15 @@ def test_a_number_of_rounds_that_is_none_or_another_one_is_refused(k):
     _check_lengths(2, arrays)
     with pytest.raises(ValueError, match=r"it is of round|has shape"):
         _check_lengths(k, arrays)
+
+
+def test_other_constants_are_another_run_but_other_last_bits_are_not(tmp_path):
+    """Another processor measures L_i with other last bits: a checkpoint that moves there is gone on from."""
+    path, problem = tmp_path / "run.npz", make_logistic()
+    devices = describe(problem).devices
+    run(OwnStep(), problem, 3, checkpoint=path, devices=devices)
+    moved = replace(devices, L=devices.L * (1 + 1e-12))
+    assert run(OwnStep(), problem, 6, checkpoint=path, devices=moved).rounds == 6
+    for other in (devices.L * 1.001, devices.L[::-1].copy()):
+        with pytest.raises(OwnstepError, match="its smoothness differs"):
+            run(OwnStep(), problem, 9, checkpoint=path, devices=replace(devices, L=other))

@@ -29,7 +29,7 @@ from ownstep.engines.cluster.shared import Shared
 from ownstep.engines.limits import Limits
 from ownstep.engines.local.answering import Answered
 from ownstep.engines.local.engine import first_point, settle
-from ownstep.engines.local.loop import Loop
+from ownstep.engines.local.loop import Loop, digest
 from ownstep.engines.participation import Participation
 from ownstep.engines.saving import Saver, go_on
 from ownstep.history import History
@@ -307,7 +307,7 @@ class _Loop(Loop):
 
     def check_agreement(self, *arguments: Any) -> None:
         """The ranks must have been given the same start, method, devices and arguments."""
-        mine = {"arguments": arguments} | self.fingerprint
+        mine = {"arguments": arguments, "smoothness": digest(self.devices.L)} | self.fingerprint
         seen = [json.loads(text) for text in self.ranks.gather(json.dumps(mine, default=str).encode())]
         for rank, other in enumerate(seen):
             differs = [key for key in seen[0] if other.get(key) != seen[0][key]]

@@ -150,7 +150,9 @@ class Loopback:
         ends = time.monotonic() + timeout
         while self.log(name).count(words) < count:
             if self.processes[name].poll() is not None or time.monotonic() > ends:
-                others = "\n".join(f"--- {other}\n{self.log(other)[-3000:]}" for other in self.processes if other != name)
+                others = "\n".join(
+                    f"--- {other}\n{self.log(other)[-3000:]}" for other in self.processes if other != name
+                )
                 raise OwnstepError(
                     f"{name} did not write {words!r} within {timeout:g} s:\n{self.log(name)[-3000:]}\n{others}"
                 )
