@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
+
 import numpy as np
 import pytest
 
 from ownstep.engines import baselines, beyond, compare, describe
 from ownstep.engines.compare import searched
-from ownstep.methods import GD, LBFGS, METHODS, At, FedAdam, FedAvg, Newton, OwnStep, key_of
+from ownstep.methods import GD, LBFGS, METHODS, At, FedAdam, FedAvg, Newton, OwnStep, Scaffold, key_of
 
 from .conftest import make_logistic
 
@@ -60,3 +62,27 @@ def test_a_search_leaves_alone_what_needs_no_constant_and_scales_the_rest():
     assert len(spent["tuning"]["trials"]) == 9
     np.testing.assert_allclose(scaled.L * spent["tuning"]["scale"], devices.L)
     assert spent["tuning"]["scale"] != 1
+
+
+def test_faster_is_said_of_the_first_where_it_needs_fewer_rounds():
+    problem = make_logistic()
+    L = describe(problem).devices.L_pooled
+    found = compare(problem, {"long": GD(1 / L), "short": GD(0.25 / L)}, 2000, tolerances=(1e-1, 1e-3))
+    for tolerance in ("0.1", "0.001"):
+        a, b = (row["rounds"][tolerance] for row in found.rows())
+        assert a + 1 < b
+        assert found.verdicts()["short"][tolerance] == {"ratio": b / a, "verdict": "faster", "floor": 1.0}
+        assert found.verdicts("short")["long"][tolerance] == {"ratio": a / b, "verdict": "slower", "floor": 1.0}
+
+
+def test_what_a_round_costs():
+    """Three devices, a gradient and a loss up, a point and a number down; SCAFFOLD sends two vectors each way."""
+    problem = make_logistic()
+    found = compare(problem, {"GD": GD(), "SCAFFOLD": Scaffold()}, 7, full=True, optimum=0.0)
+    d = problem.dim
+    costs = found.costs()
+    assert costs["GD"]["bytes_a_round"] == 3 * 2 * (8 * d + 8)
+    assert costs["SCAFFOLD"]["bytes_a_round"] == pytest.approx(3 * 2 * (16 * d + 8), abs=3 * 16)
+    for name, history in found.histories.items():
+        assert history.rounds == 7
+        assert costs[name]["seconds_a_round"] == statistics.median(history.columns["seconds"])

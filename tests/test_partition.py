@@ -86,6 +86,28 @@ def test_dirichlet_proportions_follow_alpha():
     assert np.ptp(shares[0.05]) > 0.15
 
 
+def test_dirichlet_shares_of_a_class_have_the_variance_of_alpha():
+    """Of Dirichlet(a, ..., a) over n devices every share has mean 1/n and variance (n - 1) / (n^2 (n a + 1))."""
+    classes, each, n, alpha = 600, 200, 5, 0.7
+    labels = np.repeat(np.arange(classes), each)
+    device_of = partition.dirichlet(labels, n, alpha, seed=3).device_of.reshape(classes, each)
+    shares = np.stack([(device_of == i).mean(axis=1) for i in range(n)], axis=1)
+    np.testing.assert_allclose(shares.mean(axis=0), 1 / n, atol=0.03)
+    assert shares.var() == pytest.approx((n - 1) / (n**2 * (n * alpha + 1)), rel=0.05)
+
+
+def test_dirichlet_fills_every_device_up_to_the_least_asked_for():
+    labels = np.repeat(np.arange(4), 60)
+    drawn = partition.dirichlet(labels, 6, 0.5, seed=7)
+    assert not drawn.note
+    assert drawn.counts.min() < 20
+    filled = partition.dirichlet(labels, 6, 0.5, seed=7, min_samples=20)
+    moved = np.maximum(20 - drawn.counts, 0).sum()
+    assert filled.counts.min() == 20
+    assert filled.note == f"{moved} samples moved so that every device holds at least 20"
+    assert (filled.device_of != drawn.device_of).sum() == moved
+
+
 def test_dirichlet_with_many_devices_draws_once_and_says_what_it_repaired(monkeypatch):
     """One draw a class and at most one move an empty device: bounded work, so it cannot loop."""
     labels, draws = np.repeat(np.arange(10), 500), []

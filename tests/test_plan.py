@@ -45,6 +45,37 @@ def test_verdicts_for_one_device_a_doubtful_and_a_good_split():
     assert good.to_dict()["devices"][0]["step"] == pytest.approx(10)
 
 
+def pair(gain):
+    """Weights 0.3 and 0.7, L = (1, r): the gain is 1 + 0.21 (r - 1)^2 / r, solved for r."""
+    t = (gain - 1) / 0.21
+    return np.array([1.0, 1 + t / 2 + np.sqrt(t + t**2 / 4)])
+
+
+@pytest.mark.parametrize(
+    ("gain", "over_true", "word"),
+    [
+        (1.0499, None, "Not worth it"),
+        (1.0501, None, "Worth trying"),
+        (1.0499, 1.0497, "Not worth it"),
+        (1.2, 1.0499, "Doubtful"),
+        (1.2, 1.0501, "Worth trying"),
+    ],
+)
+def test_verdicts_change_at_a_twentieth(gain, over_true, word):
+    L = pair(gain)
+    pooled = None if over_true is None else over_true / (0.3 / L[0] + 0.7 / L[1])
+    made = plan([0.3, 0.7], Smoothness(L, "exact", "by hand", pooled=pooled))
+    assert made.devices.gain == pytest.approx(gain, abs=1e-12)
+    assert made.verdict.startswith(word)
+
+
+def test_the_gain_over_the_true_constant_is_the_mean_step_times_it():
+    made = plan([0.25, 0.75], Smoothness(np.array([2.0, 8.0]), "exact", "by hand", pooled=5.0))
+    assert made.gain_over_true == made.to_dict()["gain_over_true_L"] == 5 * (0.25 / 2 + 0.75 / 8)
+    assert made.devices.gain == 6.5 * (0.25 / 2 + 0.75 / 8)
+    assert "1.42 times 1/L_bar and 1.09 times the true 1/L" in made.verdict
+
+
 def test_uniform_weights_replace_the_samples():
     devices = Devices(np.array([0.9, 0.1]), np.array([1.0, 3.0]))
     assert devices.reweighted("samples") is devices

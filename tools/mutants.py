@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ARITHMETIC = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -30,7 +31,10 @@ SKIPPED = ("__repr__", "__str__", "describe_", "figure", "charts")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: the text between two offsets of a module becomes another."""
+    """One mistake: the text between two offsets of a module becomes another.
+
+    ``function`` is the innermost one around it; ``nth`` counts the same mistake in the same line of text, from 1.
+    """
 
     module: str
     line: int
@@ -40,6 +44,13 @@ class Mutant:
     now: str
     kind: str
     code: str
+    function: str = ""
+    nth: int = 1
+
+    @property
+    def key(self) -> tuple[str, str, str, str, int]:
+        """What stays the same while lines around it move."""
+        return self.module, self.code, self.was, self.now, self.nth
 
     def apply(self, source: bytes) -> bytes:
         """The module with the mistake in it."""
@@ -53,6 +64,7 @@ def mutants(module: str, source: str) -> list[Mutant]:
     offsets = [0]
     for line in lines:
         offsets.append(offsets[-1] + len(line))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     found = []
     for node, new, kind in _changes(tree):
         start = offsets[node.lineno - 1] + node.col_offset
@@ -64,9 +76,23 @@ def mutants(module: str, source: str) -> list[Mutant]:
         now = now.replace("\n", "\n" + " " * node.col_offset)
         if isinstance(new, ast.AST) and ast.unparse(node) == ast.unparse(new):
             continue
-        found.append(Mutant(module, node.lineno, start, end, was, now, kind, lines[node.lineno - 1].decode().strip()))
+        around = [f for f in functions if f.lineno <= node.lineno and node.end_lineno <= f.end_lineno]
+        function = max(around, key=lambda f: f.lineno).name if around else ""
+        code = lines[node.lineno - 1].decode().strip()
+        found.append(Mutant(module, node.lineno, start, end, was, now, kind, code, function))
     unique = {(m.start, m.end, m.now): m for m in found}
-    return sorted(unique.values(), key=lambda m: (m.start, m.end, m.now))
+    return _counted(sorted(unique.values(), key=lambda m: (m.start, m.end, m.now)))
+
+
+def _counted(found: list[Mutant]) -> list[Mutant]:
+    """The same mutants, each with its place among those that read alike."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    numbered = []
+    for mutant in found:
+        alike = (mutant.code, mutant.was, mutant.now)
+        seen[alike] += 1
+        numbered.append(replace(mutant, nth=seen[alike]))
+    return numbered
 
 
 def _changes(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST | str, str]]:

@@ -1,12 +1,18 @@
-"""How many planted mistakes do the tests notice? ``make mutate`` (about half an hour on two cores).
+"""How many planted mistakes do the tests notice? ``make mutate`` (goes of half an hour on two cores).
 
 Plants one small mistake at a time (``mutants.py``) in a copy of the last commit, runs the tests of that module and sees
-whether one turns red. A seeded sample is drawn over the modules of ``mutation.toml``; every mutant of the modules named
-under ``whole`` is tried besides, and so is every mistake written down by hand under ``mistakes``. Survivors that change
-nothing are argued one by one under ``equivalent``.
+whether one turns red. Tried are, in this order and as ``mutation.toml`` says: every mistake written down by hand
+(``mistakes``), every mutant of some modules (``whole``), a seeded part of those in the lines by which methods move
+(``updates``), and a seeded sample over all modules. Survivors that change nothing are argued one by one under
+``equivalent``.
 
-    python tools/mutate.py                          the sample, to results/mutation.json and docs/mutation.svg
+    python tools/mutate.py                          to results/mutation.json and docs/mutation.svg
+    python tools/mutate.py --again                  after tests were mended: the survivors once more
     python tools/mutate.py --only pep/proof/check   every mutant of some modules, to the terminal
+
+The record is written after each mutant. A run that its minutes, or Ctrl-C, cut short lists what is left of each part,
+and the same command goes on there, at the commit it began with (``--afresh`` does not); the record's minutes are those
+of all goes.
 """
 
 from __future__ import annotations
@@ -28,18 +34,50 @@ import threading
 import time
 import tomllib
 from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from mutants import Mutant, mutants
 
 ROOT = Path(__file__).parent.parent
-COMMIT = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
 CONFIG = tomllib.loads((ROOT / "tools" / "mutation.toml").read_text())
+RECORD = ROOT / "results" / "mutation.json"
+PARTS = ("hand", "whole", "updates", "sample")
+Key = tuple[str, str, str, str, int]
+Row = dict[str, Any]
+"""A mutant's fields and the parts it is ``of``; once it was tried ``killed``, ``by``, ``equivalent``, ``seconds``."""
+
+
+class Commit:
+    """The sources at one commit."""
+
+    def __init__(self, name: str) -> None:
+        self.name = git("rev-parse", name).decode().strip()
+
+    def source(self, module: str) -> bytes:
+        """The text of a module."""
+        return git("show", f"{self.name}:src/ownstep/{module}")
+
+    def modules(self) -> list[str]:
+        """Those of the table, under the prefixes it names."""
+        listed = git("ls-tree", "-r", "--name-only", self.name, "src/ownstep").decode().split()
+        names = [name.removeprefix("src/ownstep/") for name in listed if name.endswith(".py")]
+        wanted, without = tuple(CONFIG["modules"]), tuple(CONFIG["without"])
+        return [n for n in names if n.startswith(wanted) and not n.startswith(without)]
+
+    def mutants(self) -> list[Mutant]:
+        """All of them."""
+        return [m for name in self.modules() for m in mutants(name, self.source(name).decode())]
+
+
+def git(*words: str) -> bytes:
+    return subprocess.check_output(["git", *words], cwd=ROOT)
 
 
 class Copy:
-    """The last commit in a folder of its own, in which one module at a time is changed."""
+    """A commit in a folder of its own, in which one module at a time is changed."""
 
     def __init__(self, files: bytes) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="mutants-"))
@@ -51,20 +89,20 @@ class Copy:
         }  # fmt: skip
         self.runner: Any = subprocess.Popen(
             [sys.executable, str(ROOT / "tools" / "zygote.py")], cwd=self.folder, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
     def tests(self, names: list[str], limit: float) -> tuple[bool, str, float]:
-        """(do they pass, the first that does not, seconds)."""
+        """(do they pass, the first that does not or what happened, seconds); no test at all passes."""
         began = time.monotonic()
         print(json.dumps({"tests": names, "limit": limit}), file=self.runner.stdin, flush=True)
         answer = json.loads(self.runner.stdout.readline())
         took, lines = time.monotonic() - began, answer["out"].strip().splitlines()
         if answer["code"] is None:
             return False, f"no end within {limit:.0f} s", took
-        red = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-        why = red[0].split(" - ")[0] if red else lines[-1] if lines else "crashed"
-        return answer["code"] == 0, why, took
+        red = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        why = " ".join(first_red(red[0])) if red else lines[-1] if lines else "crashed"
+        return answer["code"] in (0, 5), why, took
 
     def close(self) -> None:
         """End the runner and remove the folder."""
@@ -80,135 +118,164 @@ class Copy:
             compiled.unlink()
 
 
+def first_red(line: str) -> tuple[str, str]:
+    """("FAILED" or "ERROR", the test) of a line of pytest's summary, in which a test's name may hold a dash itself."""
+    word, _, rest = line.partition(" ")
+    pieces = rest.split(" - ")
+    starts = (" - ".join(pieces[: n + 1]) for n in range(len(pieces)))
+    return word, next((name for name in starts if name.count("[") == name.count("]")), pieces[0])
+
+
 def relevant(module: str) -> list[str]:
-    """The tests of a module, to be run one after the other: those of the longest prefix that the table has."""
+    """The tests of a module, to be run one after the other: its own first, then those of the longest prefix."""
+    own = CONFIG["first"].get(module)
     best = max((prefix for prefix in CONFIG["tests"] if module.startswith(prefix)), key=len)
-    return list(CONFIG["tests"][best])
+    return [*([own] if own else []), *CONFIG["tests"][best]]
 
 
-def source_of(module: str) -> bytes:
-    return subprocess.check_output(["git", "show", f"{COMMIT}:src/ownstep/{module}"], cwd=ROOT)
-
-
-def modules() -> list[str]:
-    """Those of the table, under the prefixes it names."""
-    listed = subprocess.check_output(
-        ["git", "ls-tree", "-r", "--name-only", COMMIT, "src/ownstep"], cwd=ROOT, text=True
-    ).split()
-    names = [name.removeprefix("src/ownstep/") for name in listed if name.endswith(".py")]
-    wanted, without = tuple(CONFIG["modules"]), tuple(CONFIG["without"])
-    return [n for n in names if n.startswith(wanted) and not n.startswith(without)]
-
-
-def by_hand() -> list[Mutant]:
+def by_hand(source: Callable[[str], bytes]) -> list[Mutant]:
     """The mistakes written down in the table; one whose text is no longer there is an error."""
     found = []
     for entry in CONFIG.get("mistakes", []):
-        source = source_of(entry["module"])
-        count = source.count(entry["was"].encode())
+        text = source(entry["module"])
+        count = text.count(entry["was"].encode())
         if count != 1:
             sys.exit(f"a mistake of mutation.toml is found {count} times in {entry['module']}: {entry['was']!r}")
-        at = source.index(entry["was"].encode())
-        line = source[:at].count(b"\n") + 1
-        code = source.splitlines()[line - 1].decode().strip()
+        at = text.index(entry["was"].encode())
+        line = text[:at].count(b"\n") + 1
+        code = text.splitlines()[line - 1].decode().strip()
         end = at + len(entry["was"].encode())
         found.append(Mutant(entry["module"], line, at, end, entry["was"], entry["now"], "by hand", code))
     return found
 
 
-def equivalent(mutant: Mutant) -> str | None:
-    """Why a mutant changes nothing, where that was argued."""
+def equivalents(pool: Iterable[Mutant]) -> tuple[dict[Key, str], list[str]]:
+    """(why each mutant that was argued changes nothing, what the table says that fits none or several)."""
+    alike: dict[tuple[str, str, str], list[Mutant]] = {}
+    for mutant in pool:
+        alike.setdefault((mutant.module, mutant.was, mutant.now), []).append(mutant)
+    why, wrong = {}, []
     for entry in CONFIG.get("equivalent", []):
-        if (entry["module"], entry["was"], entry["now"]) == (mutant.module, mutant.was, mutant.now) and entry.get(
-            "code", mutant.code
-        ) == mutant.code:
-            return str(entry["why"])
-    return None
+        fits = [
+            m for m in alike.get((entry["module"], entry["was"], entry["now"]), [])
+            if entry.get("code", m.code) == m.code and entry.get("nth", m.nth) == m.nth
+        ]  # fmt: skip
+        if len(fits) != 1:
+            wrong.append(f"fits {len(fits)} mutants of {entry['module']}: {entry['was']!r} -> {entry['now']!r}")
+        why |= {m.key: str(entry["why"]) for m in fits[:1]}
+    return why, wrong
 
 
-def try_all(chosen: list[Mutant], jobs: int, quiet: bool, minutes: float = 1e9) -> list[dict[str, Any]]:
-    """One row per mutant: noticed or not, by which test, in how many seconds; empty for those not tried in time."""
-    until = time.monotonic() + 60 * minutes
-    files = subprocess.check_output(["git", "archive", COMMIT], cwd=ROOT)
+def updates(pool: Iterable[Mutant]) -> list[Mutant]:
+    """Those in the functions by which methods move."""
+    under, functions = CONFIG["updates"]["under"], CONFIG["updates"]["functions"]
+    return [m for m in pool if m.module.startswith(under) and m.function in functions]
+
+
+def drawn(pool: list[Mutant], count: int, seed: int) -> list[Mutant]:
+    return random.Random(seed).sample(pool, min(count, len(pool)))
+
+
+def try_all(
+    commit: Commit,
+    chosen: list[Mutant],
+    why_not: dict[Key, str],
+    options: argparse.Namespace,
+    done: Callable[[Mutant, Row], None],
+) -> None:
+    """Call ``done`` with each mutant and its outcome: noticed or not, by which test, in how many seconds."""
+    until = [time.monotonic() + 60 * options.minutes]
+    files = git("archive", commit.name)
     work: queue.Queue[tuple[int, Mutant]] = queue.Queue()
-    rows: list[dict[str, Any]] = [{} for _ in chosen]
     for item in enumerate(chosen):
         work.put(item)
     green: dict[str, bool] = {}  # is a test green without any mistake?
     longest: dict[str, float] = {}  # seconds that tests which passed took
     lock = threading.Lock()
 
+    def long(name: str, seconds: float) -> None:
+        with lock:
+            longest[name] = max(longest.get(name, 0.0), seconds)
+
     def noticed(copy: Copy, mutant: Mutant, source: bytes, name: str) -> tuple[str | None, float]:
         """(the test that turns red, or None; seconds); one that is red without the mistake too does not count."""
-        took, left_out = 0.0, []
+        began, left_out = time.monotonic(), []
         while True:
-            copy.write(mutant.module, mutant.apply(source))
             limit = 4 * longest[name] + 20 if name in longest else 600
+            copy.write(mutant.module, mutant.apply(source))
             passed, why, seconds = copy.tests([*shlex.split(name), *left_out], limit)
             copy.write(mutant.module, source)
-            took += seconds
             if passed:
-                with lock:
-                    longest[name] = max(longest.get(name, 0.0), seconds)
-                return None, took
-            red = why.partition(" ")[2] if why.startswith(("FAILED", "ERROR")) else ""
-            if not red:
-                return why, took
+                long(name, seconds)
+                return None, time.monotonic() - began
+            if not why.startswith(("FAILED", "ERROR")):  # a crash or no end: does it come of the mistake?
+                passed, clean, seconds = copy.tests([*shlex.split(name), *left_out], 600)
+                if passed:
+                    long(name, seconds)
+                    if why.startswith("no end") and limit < 4 * longest[name] + 20:
+                        continue  # it had been given too little time
+                    return why, time.monotonic() - began
+                why = clean
+            red = why.partition(" ")[2] if why.startswith(("FAILED", "ERROR")) else why
             if red not in green:
-                good, _, _ = copy.tests([red], 600)
-                with lock:
-                    green[red] = good
+                green[red] = copy.tests([red], 600)[0]
             if green[red]:
-                return why, took
-            left_out.append(f"--deselect={red}" if "::" in red else f"--ignore={red}")
+                return why, time.monotonic() - began
+            option = f"--deselect={red}" if "::" in red else f"--ignore={red}"
+            if option in left_out:
+                print(f"cannot tell for {name}: {why}", file=sys.stderr, flush=True)
+                return None, time.monotonic() - began
+            left_out.append(option)
 
     def worker() -> None:
         copy = Copy(files)
         try:
-            while True:
+            while time.monotonic() < until[0]:
                 try:
                     at, mutant = work.get_nowait()
                 except queue.Empty:
                     return
-                if time.monotonic() > until:
-                    return
-                source, took, why = source_of(mutant.module), 0.0, None
+                source, took, why = commit.source(mutant.module), 0.0, None
                 for name in relevant(mutant.module):
                     why, seconds = noticed(copy, mutant, source, name)
                     took += seconds
                     if why is not None:
                         break
-                reason = equivalent(mutant) if why is None else None
-                found = {"killed": why is not None, "by": why, "equivalent": reason, "seconds": round(took, 1)}
-                rows[at] = fields_of(mutant) | found
+                reason = why_not.get(mutant.key) if why is None else None
+                with lock:
+                    done(
+                        mutant, {"killed": why is not None, "by": why, "equivalent": reason, "seconds": round(took, 1)}
+                    )
                 word = "equivalent" if reason else "SURVIVED" if why is None else f"noticed by {why}"
-                if not quiet or word == "SURVIVED":
+                if not options.quiet or word == "SURVIVED":
                     where = f"{mutant.module}:{mutant.line} {mutant.was!r} -> {mutant.now!r}"
                     print(f"{at:4d} {took:5.1f}s {where}: {word}", flush=True)
         finally:
             copy.close()
 
-    threads = [threading.Thread(target=worker) for _ in range(jobs)]
+    threads = [threading.Thread(target=worker, daemon=True) for _ in range(options.jobs)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
-    return rows
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        print("ending when the tests that run have ended", file=sys.stderr, flush=True)
+        until[0] = 0.0
+        for thread in threads:
+            thread.join()
 
 
-def score(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts, and the share noticed of those that are not equivalent."""
-    counts = Counter("killed" if r["killed"] else "equivalent" if r["equivalent"] else "survived" for r in rows)
+def score(rows: list[Row]) -> dict[str, Any]:
+    """Counts, and the share noticed of those tried that are not equivalent."""
+    tried = [r for r in rows if "killed" in r]
+    counts = Counter("killed" if r["killed"] else "equivalent" if r["equivalent"] else "survived" for r in tried)
     counted = counts["killed"] + counts["survived"]
     return {
-        "mutants": len(rows), "killed": counts["killed"], "equivalent": counts["equivalent"],
+        "mutants": len(tried), "killed": counts["killed"], "equivalent": counts["equivalent"],
         "survived": counts["survived"], "share": round(counts["killed"] / counted, 4) if counted else None,
+        "left": len(rows) - len(tried),
     }  # fmt: skip
-
-
-def rooms(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The score of each prefix of the table."""
-    return {p: score([r for r in rows if r["module"].startswith(p)]) for p in CONFIG["modules"]}
 
 
 def badge(share: float, mutants: int) -> str:
@@ -222,108 +289,188 @@ def badge(share: float, mutants: int) -> str:
 """  # noqa: E501
 
 
+class Record:
+    """What results/mutation.json says: a row for every mutant of the four parts, tried or left."""
+
+    def __init__(self, about: dict[str, Any], rows: dict[Key, Row]) -> None:
+        self.about, self.rows = about, rows
+
+    @classmethod
+    def read(cls) -> Record:
+        """The one that is kept."""
+        kept = json.loads(RECORD.read_text())
+        rows = [*kept.pop("survivors"), *kept.pop("noticed"), *kept.pop("left")]
+        for name in (*PARTS, "by hand", "by room"):
+            kept.pop(name, None)
+        return cls(kept, {mutant_of(row).key: row for row in rows})
+
+    def of(self, part: str) -> list[Row]:
+        """The rows of a part."""
+        return [row for row in self.rows.values() if part in row["of"]]
+
+    def written(self) -> dict[str, Any]:
+        """As the file has it."""
+        rows, sample = sorted(self.rows.values(), key=lambda r: (r["module"], r["start"], r["now"])), self.of("sample")
+        by_room = {p: score([r for r in sample if r["module"].startswith(p)]) for p in CONFIG["modules"]}
+        return self.about | {
+            "sample": score(sample),
+            "by room": {k: v for k, v in by_room.items() if v["mutants"] + v["left"]},
+            "whole": {name: score([r for r in self.of("whole") if r["module"] == name]) for name in CONFIG["whole"]},
+            "updates": score(self.of("updates")),
+            "by hand": score(self.of("hand")),
+            "survivors": [r for r in rows if not r.get("killed", True)],
+            "left": [r for r in rows if "killed" not in r],
+            "noticed": [r for r in rows if r.get("killed", False)],
+        }
+
+    def write(self) -> None:
+        """Keep it; a half-written file never takes the place of a whole one."""
+        part = RECORD.with_suffix(".json.part")
+        part.write_text(json.dumps(self.written(), indent=1) + "\n")
+        part.replace(RECORD)
+
+
+def mutant_of(row: Row) -> Mutant:
+    return Mutant(**{field.name: row[field.name] for field in fields(Mutant)})
+
+
+def begun(commit: Commit, options: argparse.Namespace) -> Record:
+    """A record of which everything is left."""
+    pool = commit.mutants()
+    parts = {
+        "hand": by_hand(commit.source),
+        "whole": [m for m in pool if m.module in CONFIG["whole"]],
+        "updates": drawn(updates(pool), options.updates, options.seed),
+        "sample": drawn(pool, options.sample, options.seed),
+    }
+    rows: dict[Key, Row] = {}
+    for part, chosen in parts.items():
+        for mutant in chosen:
+            rows.setdefault(mutant.key, asdict(mutant) | {"of": []})["of"].append(part)
+    about = {
+        "commit": commit.name, "seed": options.seed, "jobs": options.jobs, "goes": 0, "minutes": 0.0,
+        "python": platform.python_version(), "machine": platform.machine(), "possible": len(pool),
+        "updates possible": len(updates(pool)),
+    }  # fmt: skip
+    return Record(about, rows)
+
+
+def carried(old: Record, commit: Commit, options: argparse.Namespace) -> Record:
+    """The record as it is to be completed at a later commit, after tests were mended.
+
+    What was noticed is kept, and so is what is argued to change nothing. The other survivors are left once more, with
+    new mistakes by hand and new mutants of whole modules. A mutant of the drawn parts whose text is no longer there
+    gives way to another one, drawn with the next seed.
+    """
+    new = begun(commit, options)
+    pool = {m.key: m for m in commit.mutants()}
+    why, _ = equivalents(pool.values())
+    rows: dict[Key, Row] = {}
+
+    def take(mutant: Mutant, part: str) -> None:
+        row = rows.setdefault(mutant.key, asdict(mutant) | {"of": []})
+        row["of"].append(part)
+        known = old.rows.get(mutant.key, {})
+        if known.get("killed"):
+            row |= {k: known[k] for k in ("killed", "by", "equivalent", "seconds")}
+        elif "killed" in known and mutant.key in why:
+            row |= {"killed": False, "by": None, "equivalent": why[mutant.key], "seconds": known["seconds"]}
+
+    for part in PARTS:
+        if part in ("hand", "whole"):
+            chosen = [mutant_of(row) for row in new.of(part)]
+        else:
+            kept = [pool[key] for key, row in old.rows.items() if part in row["of"] and key in pool]
+            candidates = updates(pool.values()) if part == "updates" else list(pool.values())
+            others = [m for m in candidates if m.key not in old.rows]
+            chosen = [*kept, *drawn(others, len(old.of(part)) - len(kept), options.seed + 1)]
+        for mutant in chosen:
+            take(mutant, part)
+    again = [*old.about.get("tried again at", []), commit.name]
+    return Record(old.about | {"possible": len(pool), "tried again at": list(dict.fromkeys(again))}, rows)
+
+
+def complete(record: Record, commit: Commit, options: argparse.Namespace) -> None:
+    """Try what is left, by hand first and the sample last, and keep the record after each."""
+    why, wrong = equivalents(commit.mutants())
+    for line in wrong:
+        print(f"an equivalent of mutation.toml {line}", file=sys.stderr)
+    left = [row for row in record.rows.values() if "killed" not in row]
+    left.sort(key=lambda row: min(PARTS.index(part) for part in row["of"]))
+    before, began = record.about["minutes"], time.time()
+    record.about["goes"] += 1
+
+    def done(mutant: Mutant, outcome: Row) -> None:
+        record.rows[mutant.key] |= outcome
+        record.about["minutes"] = round(before + (time.time() - began) / 60, 1)
+        record.write()
+
+    record.write()
+    try_all(commit, [mutant_of(row) for row in left], why, options, done)
+    record.about["minutes"] = round(before + (time.time() - began) / 60, 1)
+    record.write()
+    shown = record.written()
+    print(json.dumps({k: v for k, v in shown.items() if k not in ("survivors", "noticed", "left")}, indent=1))
+    for row in shown["survivors"]:
+        if not row["equivalent"]:
+            print(f"survived: {row['module']}:{row['line']} {row['was']!r} -> {row['now']!r}")
+    if shown["left"]:
+        counts = Counter(part for row in shown["left"] for part in row["of"])
+        print("left, the same command goes on: " + ", ".join(f"{counts[p]} of {p}" for p in PARTS if counts[p]))
+    if not shown["sample"]["left"]:  # no badge for a run that was cut short
+        (ROOT / "docs" / "mutation.svg").write_text(badge(shown["sample"]["share"], shown["sample"]["mutants"]))
+
+
+def to_the_terminal(commit: Commit, chosen: list[Mutant], options: argparse.Namespace) -> list[Row]:
+    """Try some mutants and write nothing."""
+    rows: list[Row] = []
+    why, _ = equivalents(commit.mutants())
+    try_all(commit, chosen, why, options, lambda mutant, outcome: rows.append(outcome))
+    print(score(rows) | {"left": len(chosen) - len(rows)})
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=300, help="how many mutants to draw")
+    parser.add_argument("--updates", type=int, default=200, help="how many to draw in the lines by which methods move")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--only", nargs="+", default=[], help="every mutant of modules under these paths, nothing written"
-    )
-    parser.add_argument("--mistakes", action="store_true", help="only those written down by hand, nothing written")
+    parser.add_argument("--minutes", type=float, help="begin no mutant after so long (28 where a record is written)")
+    parser.add_argument("--again", action="store_true", help="the record's survivors and what it left, at this commit")
+    parser.add_argument("--afresh", action="store_true", help="begin although the last run is not complete")
+    parser.add_argument("--only", nargs="+", default=[], help="mutants of modules under these paths, nothing written")
     parser.add_argument("--lines", default="", help="with --only: FIRST-LAST")
-    parser.add_argument("--again", action="store_true", help="the record's survivors once more, and what it left")
-    parser.add_argument("--minutes", type=float, default=28.0, help="begin no mutant after so long; --again goes on")
+    parser.add_argument("--moves", action="store_true", help="with --only: in the lines by which methods move")
+    parser.add_argument("--mistakes", action="store_true", help="only those written down by hand, nothing written")
     parser.add_argument("--quiet", action="store_true", help="print survivors alone")
     options = parser.parse_args()
-    began = time.time()
-    everything = {m: mutants(m, source_of(m).decode()) for m in modules()}
+    if options.minutes is None:
+        options.minutes = 1e9 if options.only or options.mistakes else 28.0
+    commit = Commit("HEAD")
     if options.mistakes:
-        rows = try_all(by_hand(), options.jobs, options.quiet)
-        print(score(rows))
+        rows = to_the_terminal(commit, by_hand(commit.source), options)
         sys.exit(any(not r["killed"] for r in rows))
     if options.only:
-        chosen = [m for name, ms in everything.items() if name.startswith(tuple(options.only)) for m in ms]
+        chosen = [m for m in commit.mutants() if m.module.startswith(tuple(options.only))]
+        chosen = updates(chosen) if options.moves else chosen
         if options.lines:
             first, last = map(int, options.lines.split("-"))
             chosen = [m for m in chosen if first <= m.line <= last]
-        if options.sample < len(chosen):
-            chosen = random.Random(options.seed).sample(chosen, options.sample)
-        rows = try_all(chosen, options.jobs, options.quiet)
-        print(score(rows))
+        chosen = chosen if len(chosen) <= options.sample else drawn(chosen, options.sample, options.seed)
+        to_the_terminal(commit, chosen, options)
         return
-    pool = [m for ms in everything.values() for m in ms]
+    old = Record.read() if RECORD.exists() and not options.afresh else None
     if options.again:
-        again(pool, options)
-        return
-    sample = random.Random(options.seed).sample(pool, options.sample)
-    whole = [m for name in CONFIG["whole"] for m in everything[name]]
-    hand = by_hand()
-    rows = try_all([*hand, *sample, *whole], options.jobs, options.quiet, options.minutes)
-    parts = {"hand": rows[: len(hand)], "sample": rows[len(hand) : len(hand) + len(sample)],
-             "whole": rows[len(hand) + len(sample) :]}  # fmt: skip
-    tried = {name: [row for row in part if row] for name, part in parts.items()}
-    left = [fields_of(mutant) for mutant, row in zip(sample, parts["sample"], strict=True) if not row]
-    write(
-        {
-            "commit": COMMIT, "seed": options.seed, "jobs": options.jobs,
-            "minutes": round((time.time() - began) / 60, 1), "python": platform.python_version(),
-            "machine": platform.machine(), "drawn": len(sample), "possible": len(pool),
-        },
-        tried,
-        left,
-    )  # fmt: skip
-
-
-def fields_of(mutant: Mutant) -> dict[str, Any]:
-    """What a record says of a mutant."""
-    return {
-        "module": mutant.module, "line": mutant.line, "kind": mutant.kind, "was": mutant.was, "now": mutant.now,
-        "code": mutant.code,
-    }  # fmt: skip
-
-
-def write(about: dict[str, Any], tried: dict[str, list[dict[str, Any]]], left: list[dict[str, Any]]) -> None:
-    """The record, and the badge; ``left`` are those of the sample that time did not allow."""
-    found = score(tried["sample"])
-    record = about | {
-        "sample": found,
-        "by room": {k: v for k, v in rooms(tried["sample"]).items() if v["mutants"]},
-        "whole": {name: score([r for r in tried["whole"] if r["module"] == name]) for name in CONFIG["whole"]},
-        "by hand": score(tried["hand"]),
-        "survivors": [r | {"of": name} for name, part in tried.items() for r in part if not r["killed"]],
-        "noticed": [r | {"of": name} for name, part in tried.items() for r in part if r["killed"]],
-        "left": left,
-    }
-    (ROOT / "results" / "mutation.json").write_text(json.dumps(record, indent=1) + "\n")
-    if found["mutants"] == about["drawn"]:  # no badge for a run that was cut short
-        (ROOT / "docs" / "mutation.svg").write_text(badge(found["share"], found["mutants"]))
-    print(json.dumps({k: v for k, v in record.items() if k not in ("survivors", "noticed", "left")}, indent=1))
-
-
-def again(pool: list[Mutant], options: argparse.Namespace) -> None:
-    """Try the survivors of the record once more, after tests were mended, and what it had no time for.
-
-    A mutant whose line is no longer there gives way to another one, drawn with the next seed. The mistakes by hand and
-    every mutant of the whole modules are tried afresh.
-    """
-    record = json.loads((ROOT / "results" / "mutation.json").read_text())
-    same = {(m.module, m.code, m.was, m.now): m for m in pool}
-    asked = [r for r in record.pop("survivors") if r["of"] == "sample"] + record.pop("left")
-    chosen = [same[key] for r in asked if (key := (r["module"], r["code"], r["was"], r["now"])) in same]
-    kept = [{k: v for k, v in r.items() if k != "of"} for r in record.pop("noticed") if r["of"] == "sample"]
-    known = {(r["module"], r["code"], r["was"], r["now"]) for r in [*kept, *asked]}
-    others = [m for key, m in same.items() if key not in known]
-    chosen += random.Random(options.seed + 1).sample(others, len(asked) - len(chosen))
-    hand, whole = by_hand(), [m for m in pool if m.module in CONFIG["whole"]]
-    rows = try_all([*hand, *chosen, *whole], options.jobs, options.quiet, options.minutes)
-    n, m = len(hand), len(hand) + len(chosen)
-    parts = {"hand": rows[:n], "sample": rows[n:m], "whole": rows[m:]}
-    tried = {name: [r for r in part if r] for name, part in parts.items()}
-    left = [fields_of(mutant) for mutant, row in zip(chosen, parts["sample"], strict=True) if not row]
-    tried["sample"] += kept
-    keep = ("commit", "seed", "jobs", "minutes", "python", "machine", "drawn", "possible")
-    write({k: record[k] for k in keep} | {"survivors tried again at": COMMIT}, tried, left)
+        if old is None:
+            parser.error(f"--again goes on with {RECORD}, which is not there")
+        complete(carried(old, commit, options), commit, options)
+    elif old is not None and any("killed" not in row for row in old.rows.values()):
+        commit = Commit(old.about.get("tried again at", [old.about["commit"]])[-1])
+        print(f"going on at {commit.name[:7]} (--again for the last commit, --afresh to begin)")
+        complete(old, commit, options)
+    else:
+        complete(begun(commit, options), commit, options)
 
 
 if __name__ == "__main__":

@@ -313,8 +313,8 @@ def test_checkpoints_of_the_first_version_are_gone_on_from(tmp_path, name, metho
     assert resumed.columns["seconds"][3] == ckpt._read(BEFORE / name)[2]["seconds"][3]  # it was gone on from
     np.testing.assert_array_equal(resumed.columns["phase"], unbroken.columns["phase"])
     for column in ("value", "step"):  # to rounding: another processor wrote the first rounds
-        np.testing.assert_allclose(resumed.columns[column], unbroken.columns[column], rtol=1e-12)
-    np.testing.assert_allclose(resumed.x, unbroken.x, rtol=1e-11)
+        np.testing.assert_allclose(resumed.columns[column], unbroken.columns[column], rtol=1e-6)
+    np.testing.assert_allclose(resumed.x, unbroken.x, rtol=1e-6)
 
 
 def test_histories_of_the_first_version_are_read():

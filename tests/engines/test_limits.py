@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -86,6 +87,22 @@ def test_patience_ends_a_run_that_no_longer_gains():
     gained = history.value[0] - history.best_value
     assert history.value[:-25].min() - history.best_value <= 1e-9 * gained
     assert run(GD("true"), problem, 30, limits=Limits(patience=25)).stopped == "all 30 rounds done"
+
+
+@pytest.mark.parametrize("patience", [1, 2, 3, 4])
+def test_patience_is_counted_from_the_round_of_the_best(patience):
+    values = [9.0, 5.0, 3.0, 3.5, 2.0, 2.5, 2.1, 2.0, 2.4, 2.3]
+    best, stood, last = np.inf, 0, None
+    for k, value in enumerate(values):  # what the words say: so many rounds in a row without a new best
+        best, stood = (value, 0) if value < best else (best, stood + 1)
+        if stood == patience:
+            last = k
+            break
+    ends = [
+        k for k in range(len(values))
+        if Limits(patience=patience).exceeded(SimpleNamespace(k=k, columns={"value": values[: k + 1]}))
+    ]  # fmt: skip
+    assert ends[0] == last == {1: 3, 2: 6, 3: 7, 4: 8}[patience]
 
 
 def test_a_federation_keeps_to_its_budget(small_logistic):

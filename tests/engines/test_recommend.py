@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 
 import numpy as np
 import pytest
@@ -10,17 +12,20 @@ from typer.testing import CliRunner
 
 from ownstep import partition
 from ownstep.cli import app
-from ownstep.engines import TimeModel, candidates, recommend, rehearse, run, shows
+from ownstep.engines import Bernoulli, TimeModel, candidates, recommend, rehearse, run, shows
 from ownstep.engines.federation.asking import needs_rows
 from ownstep.engines.federation.hessians import own_rank
+from ownstep.engines.recommend import _allowed
 from ownstep.engines.timing import extra_work
-from ownstep.methods import LBFGS, METHODS, Ask, Newton, OwnCurvature, Schedule, SketchWork
+from ownstep.methods import LBFGS, METHODS, Ask, BarzilaiBorwein, Newton, OwnCurvature, Schedule, SketchWork
 from ownstep.methods.base import SolveWork
 from ownstep.plan import Devices
 from ownstep.problems import logistic_regression, optimum
 from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_least_squares, make_logistic
+
+recommending = sys.modules[_allowed.__module__]  # the function of that name hides it in the package
 
 FAST, SLOW_LINE, COMPUTE = TimeModel(1.0, 1e9, 1e9, 0.0), TimeModel(0.0, 1e3, 1e3, 0.0), TimeModel(0.0, 1e12, 1e12, 1.0)
 
@@ -56,6 +61,21 @@ def test_a_sample_has_every_device_s_own_rows_and_the_weights_of_the_whole(spars
     assert problem.sample(900) is problem
     again = problem.sample(300, per_device=30, seed=4)
     assert not np.allclose(again.mix(x, again.weights)[0], losses)
+
+
+def test_a_share_of_a_row_is_a_row():
+    """307 of 900 rows: 20.47, 40.93, 61.4, 81.87 and 102.33 of the devices'."""
+    problem = made()
+    assert problem.counts.tolist() == [60, 120, 180, 240, 300]
+    assert problem.sample(307).counts.tolist() == [21, 41, 62, 82, 103]
+
+
+def test_a_rehearsal_is_of_the_sample_that_the_seed_draws():
+    problem = made(d=6, mu=1e-1)
+    small = rehearse(problem, [FAST], sample=300, tolerance=1e-2, seed=7).small
+    assert small.counts.tolist() == [40, 40, 60, 80, 100]  # a third, and forty where a device has them
+    x = np.linspace(-1, 1, 6)
+    assert small.value(x) == problem.sample(300, 40, 7).value(x) != problem.sample(300, 40, 0).value(x)
 
 
 def test_with_all_rows_the_expected_costs_are_those_of_the_runs():
@@ -108,6 +128,66 @@ def test_the_absent_make_it_longer_and_are_drawn_from_the_seed():
     assert some.histories["L-BFGS"].rounds > everyone.histories["L-BFGS"].rounds
     again = rehearse(problem, [FAST], absent=0.2)
     assert again.histories["L-BFGS"].rounds == some.histories["L-BFGS"].rounds
+
+
+def test_of_three_draws_of_who_is_absent_the_middle_one_counts(monkeypatch):
+    drawn = {}
+
+    def watched(method, *arguments, participation, **options):
+        history = run(method, *arguments, participation=participation, **options)
+        drawn.setdefault(repr(method), []).append((participation, history.rounds, history.value[-1]))
+        return history
+
+    monkeypatch.setattr(recommending, "run", watched)
+    found = rehearse(made(n=600, d=10, mu=1e-2), [FAST], absent=0.3, seed=5)
+    for draws in drawn.values():
+        assert [rule for rule, *_ in draws] == [Bernoulli(0.7, seed=5), Bernoulli(0.7, seed=6), Bernoulli(0.7, seed=7)]
+    spread = 0
+    for name, history in found.histories.items():
+        rounds = [k for _, k, _ in drawn[repr(candidates()[name])]]
+        assert history.rounds == sorted(rounds)[1]
+        spread += len(set(rounds)) == 3
+    assert spread > 2
+
+
+def taken(wire, K, d):
+    """Seconds of K rounds of L-BFGS: the device that waits longest decides."""
+    sent = (8 * d + 8) * (1 / np.asarray(wire.up) + 1 / np.asarray(wire.down))
+    return K * (2 * np.asarray(wire.latency) + sent + np.asarray(wire.compute)).max()
+
+
+@pytest.mark.parametrize(
+    ("factors", "lost"), [([0.99], True), ([1.01], False), ([0.99, 1.01], False), ([0.9, 0.99], True)]
+)
+def test_newton_is_left_out_where_three_triangles_take_longer_than_the_best_so_far(factors, lost):
+    problem, d = made(n=300, d=30, mu=1.0), 30
+    known = run(LBFGS(), problem, 4)
+    triangles = 3 * (2 * 0.4 + 8 * d * (d + 1) / 2 / 1e3)
+    wires = []
+    for factor in factors:
+        compute = factor * triangles / 4 - 2 * 0.4 - 2 * (8 * d + 8) / 1e3
+        wires.append(TimeModel((0.1, 0.4, 0.2, 0.1, 0.1), 1e3, 1e3, compute))
+        assert (
+            wires[-1].seconds(known)[-1] == pytest.approx(taken(wires[-1], 4, d)) == pytest.approx(factor * triangles)
+        )
+    most, why = _allowed(Newton(), d, wires, [known, run(LBFGS(), problem, 8)])
+    assert (most, bool(why)) == ((0, True) if lost else (500, False))
+    assert _allowed(Newton(), d, wires, []) == (500, "")
+    assert _allowed(Newton(), 4001, wires, [known]) == (0, "a Hessian of 4,001 coordinates is too large to send")
+
+
+def test_a_first_order_method_is_given_four_times_the_seconds_of_the_best_so_far():
+    problem, d = made(n=300, d=30, mu=1.0), 30
+    known = [run(LBFGS(), problem, 9), run(LBFGS(), problem, 6)]
+    near = TimeModel(0.1, 1e9, 1e9, (0.3, 0.1, 0.2, 0.5, 0.1))
+    far = TimeModel((0.1, 0.7, 0.2, 0.1, 0.1), 1e2, 1e9, 0.01)
+    few = math.ceil(4 * taken(near, 6, d) / (0.2 + 0.5))
+    many = math.ceil(4 * taken(far, 6, d) / (1.4 + 0.01))
+    assert few < many < 500
+    assert _allowed(BarzilaiBorwein(), d, [near], known) == (few, "")
+    assert _allowed(BarzilaiBorwein(), d, [far], known) == (many, "")
+    assert _allowed(BarzilaiBorwein(), d, [near, far], known) == (many, "")
+    assert _allowed(LBFGS(), d, [near, far], known) == (500, "")
 
 
 def test_what_cannot_be():

@@ -45,6 +45,24 @@ def test_the_hub_of_a_star_is_its_bottleneck():
     assert (ring, star) == (pytest.approx(2 * vector), pytest.approx(5 * vector))
 
 
+def test_a_round_without_a_server_has_one_latency():
+    latency, up, compute = np.array([0.5, 0.1, 0.3]), np.array([10.0, 40.0, 1000.0]), np.array([1.0, 2.0, 4.0])
+    model = TimeModel(tuple(latency), tuple(up), 30.0, tuple(compute))
+    sent = 8 * PROBLEM.dim * np.array([2, 1, 1])  # the hub of a star sends to both others
+    each = latency + compute + sent * (1 / up + 1 / 30)
+    took = model.seconds(run(DecentralisedGD(graph="star"), PROBLEM, 2))
+    np.testing.assert_allclose(took, each.max() * np.arange(3))
+    slow = TimeModel((0.5, 7.0, 0.3), 1e9, 1e9, tuple(compute)).seconds(run(DecentralisedGD(graph="star"), PROBLEM, 1))
+    assert slow[1] == pytest.approx(7.0 + 2.0, abs=1e-5)
+
+
+def test_moving_the_data_waits_for_the_slowest_device_or_for_the_server():
+    sizes, model = [100.0, 200.0, 900.0], {"latency": (0.5, 0.25, 8.0), "up": (10.0, 100.0, 1000.0)}
+    assert TimeModel(**model).moving(sizes) == pytest.approx(0.5 + 100 / 10)
+    assert TimeModel(**model, server=20.0).moving(sizes) == pytest.approx(1200 / 20)
+    assert TimeModel(**model, server=1200 / 10.4).moving(sizes) == pytest.approx(0.5 + 100 / 10)
+
+
 def test_moving_the_data_against_moving_gradients():
     problem = make_logistic()
     histories = {"Algorithm 1": run(OwnStep(), problem, 300), "GD": run(GD("true"), problem, 300)}

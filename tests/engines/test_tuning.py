@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ownstep.engines import Bernoulli, describe, run, tune
+from ownstep.engines import Bernoulli, describe, run, tune, tune_step
 from ownstep.engines.tuning import scaled
 from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM
 from ownstep.plan import Devices
@@ -60,6 +60,36 @@ def test_every_search_space_holds_settings_the_method_takes_and_some_that_work(n
     assert set(dict(tuned.settings)) == set(space)
     assert np.isfinite(run(tuned.method, problem, 12).value[-1])
     assert run(tuned.method, problem, 12).value[-1] < problem.value(problem.x0())
+
+
+def test_the_second_half_of_a_budget_looks_beside_the_best_so_far(small_logistic):
+    """Every point after the drawn ones is the nearest that is left, on the grid, to the best of those before."""
+    L = describe(small_logistic).devices.L_bar
+    grid = {"client_step": tuple(2.0**o / L for o in range(-6, 2)), "momentum": (0.0, 0.3, 0.6)}
+    tuned = tune(FedAvgM(), small_logistic, 6, grid=grid, budget=11, seed=3)
+    points = [
+        (grid["client_step"].index(a), grid["momentum"].index(b)) for (_, a), (_, b) in (s for s, _, _ in tuned.trials)
+    ]
+    last = [
+        run(FedAvgM(grid["client_step"][i], momentum=grid["momentum"][j]), small_logistic, 6).value[-1]
+        for i, j in points
+    ]  # fmt: skip
+    every = [(i, j) for i in range(8) for j in range(3)]
+    for n in range(6, 11):
+        (i, j), before = points[int(np.argmin(last[:n]))], points[:n]
+        apart = {p: (p[0] - i) ** 2 + (p[1] - j) ** 2 for p in every if p not in before}
+        assert apart[points[n]] == min(apart.values())
+
+
+@pytest.mark.parametrize("pooled", [None, 0.3])
+def test_steps_are_searched_around_the_true_constant_where_it_is_known(pooled):
+    """One candidate from each of seven octaves, from half of 1/L on."""
+    problem = make_logistic()
+    devices = Devices(problem.weights, np.array([1.0, 2.0, 7.0]), L_pooled=pooled)
+    L = pooled or problem.weights @ [1.0, 2.0, 7.0]
+    tuned = tune_step(problem, 1, devices=devices, coarse=7, fine=0, seed=4)
+    octaves = sorted(np.log2(dict(s)["step"] * L) for s, _, _ in tuned.trials)
+    assert np.floor(octaves).tolist() == [-1, 0, 1, 2, 3, 4, 5]
 
 
 def test_tuning_knows_who_is_absent(small_logistic):

@@ -11,7 +11,7 @@ from ownstep import GD, InvalidInput, partition, run  # noqa: E402
 from ownstep.problems import Blocks, Network, SquaredL2, TensorNorms  # noqa: E402
 from ownstep.problems.network.models import mlp  # noqa: E402
 from ownstep.smoothness import Region, Snapshots, along, differences, measure, power  # noqa: E402
-from ownstep.smoothness.sampled import untried  # noqa: E402
+from ownstep.smoothness.sampled import Sampled, untried  # noqa: E402
 
 from .helpers import Conv, constants, data, problem  # noqa: E402
 
@@ -43,6 +43,53 @@ def test_on_a_quadratic_differences_never_exceed_and_come_within_a_percent(seed,
     assert (found.values >= 0.99 * true).all()
     assert 0.99 * pooled <= found.pooled <= pooled * (1 + 1e-7)
     assert found.kind == "estimate"
+
+
+def line(sizes, weights):
+    """One parameter: f_i'' is the mean square of the device's inputs, whatever is drawn."""
+    rng = np.random.default_rng(5)
+    split = partition.given(rng.permutation(np.repeat(np.arange(len(sizes)), sizes)))
+    a = rng.uniform(0.5, 2, (sum(sizes), 1)) * np.array([1.0, 2.0, 5.0])[split.device_of][:, None]
+    made = Network(
+        nn.Linear(1, 1, bias=False).double(), torch.as_tensor(a), torch.zeros(len(a), 1).double(), split,
+        loss="squared", weights=weights,
+    )  # fmt: skip
+    return made, np.array([(a[split.indices(i)] ** 2).mean() for i in range(len(sizes))])
+
+
+@pytest.mark.parametrize("products", [False, True])
+def test_the_constant_of_f_weighs_the_devices_and_each_divides_by_its_own_samples(products):
+    weights = [0.6, 0.3, 0.1]
+    made, true = line([4, 9, 20], weights)
+    found = differences(made, draws=3, samples=None, products=products, epsilon=1e-3)
+    np.testing.assert_allclose(found.values, true, rtol=1e-9)
+    assert found.pooled == pytest.approx(weights @ true, rel=1e-9)
+    some = differences(made, draws=3, samples=6, products=products, epsilon=1e-3)  # the first holds fewer than six
+    assert some.values[0] == pytest.approx(true[0], rel=1e-9)
+    assert (np.abs(some.values[1:] / true[1:] - 1) > 1e-6).all()
+
+
+def test_where_a_loss_curves_downwards_its_size_counts():
+    """-(a^T x)^2 / 2: every Hessian is -A^T A / n, so the largest eigenvalue is not the constant."""
+    rng, weights = np.random.default_rng(2), np.array([0.5, 0.2, 0.3])
+    rows = rng.standard_normal((30, 3)) * [0.4, 1.0, 3.0]
+    split = partition.given(np.repeat([0, 1, 2], [5, 9, 16]))
+    made = Network(
+        nn.Linear(3, 1, bias=False).double(), torch.as_tensor(rows), torch.zeros(30, 1).double(), split,
+        loss=lambda z, _: -0.5 * z[:, 0] ** 2, weights=weights,
+    )  # fmt: skip
+    found = power(made, tolerance=1e-10)
+    grams = np.stack([a.T @ a / len(a) for a in (rows[split.indices(i)] for i in range(3))])
+    np.testing.assert_allclose(found.values, np.linalg.eigvalsh(grams)[:, -1], rtol=1e-8)
+    np.testing.assert_allclose(found.lowest, -found.values)
+    assert found.pooled == pytest.approx(np.linalg.eigvalsh(np.tensordot(weights, grams, 1))[-1], rel=1e-8)
+
+
+def test_settled_is_what_the_second_half_of_the_draws_added():
+    history = np.array([[1.0, 8.0], [2.0, 8.0], [4.0, 8.0], [5.0, 10.0], [6.0, 10.0], [10.0, 10.0]])
+    for draws, half in ((6, 3), (5, 2), (4, 2), (2, 1), (1, 1)):
+        made = Sampled(history[draws - 1], "estimate", "by hand", 1.0, history[:draws], history[:draws, 0])
+        np.testing.assert_allclose(made.settled, history[draws - 1] / history[half - 1] - 1)
 
 
 @pytest.mark.parametrize("penalty", [None, SquaredL2(0.5), TensorNorms(0.1)])

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from ownstep import paper, partition
-from ownstep.engines import TimeModel, price, run
+from ownstep.engines import TimeModel, describe, price, run
 from ownstep.methods import GD, At, FedAdam, GradientTracking, OwnStep
 from ownstep.paper.appendix import absent_devices as participation
 from ownstep.paper.appendix import against_fedopt as fedopt
 from ownstep.paper.appendix import against_gossip as gossip
 from ownstep.paper.machinery import contest, mnist_problem, neural, trend
-from ownstep.problems import MultinomialLogistic
+from ownstep.problems import MultinomialLogistic, optimum
 from ownstep.smoothness import exact
 
-from ..conftest import needs
+from ..conftest import make_logistic, needs
 
 WORDS = ("holds", "holds partly", "does not hold here")
 
@@ -429,6 +429,20 @@ def test_newer_rivals_are_searched_for_beside_the_paper_s():
     judged = contest.judge({"one": found}, ("FedAdam",))
     assert not judged["numbers"]
     assert any("Delta-SGD tuned over" in text for text in judged["findings"])
+
+
+def test_one_machine_takes_as_long_for_a_gradient_of_f_as_all_devices_together():
+    """The last row of the price list: the slowest upload, and rounds of N times 10 ms."""
+    problem = make_logistic()
+    described, sizes = describe(problem), [30_000, 700_000, 200_000]
+    setting = mnist_problem.Setting(problem, described, optimum(problem).value, lambda x: {}, sizes, "small")
+    found = contest.contest(setting, {}, {}, 60, (0.1,), 0, budget=1)
+    k = found["rows"][1]["rounds"]["0.1"]
+    assert (found["rows"][1]["method"], k > 1) == (contest.POOLED, True)
+    moved = found["price"]["rows"][-1]
+    assert moved["name"] == f"data moved, {contest.POOLED}"
+    assert moved["seconds"] == pytest.approx(0.05 + 0.7 + k * 3 * 0.01)
+    assert (moved["rounds"], moved["bytes"]) == (k, 930_000)
 
 
 def test_what_a_gpu_recorded_of_them_is_a_finding_with_its_noise_floor():
