@@ -29,8 +29,10 @@ from ..test_cli import call
 from . import cluster_worker as worker
 from .test_local import assert_same_history
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 ROOT = Path(__file__).parents[2]
-LIMIT = 150
+LIMIT = 300
 """Seconds after which a start is ended; they take a tenth of it on an idle machine."""
 
 
@@ -64,24 +66,11 @@ def end(child: subprocess.Popen) -> None:
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def ranks(request, tmp_path_factory):
-    """(number of ranks, folder with what they found): one start for many tests, whichever process runs them."""
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = base / f"ranks{request.param}"
-    ended = folder / "ended.txt"
-    try:
-        folder.mkdir()
-    except FileExistsError:  # another process of pytest-xdist was first
-        limit = time.monotonic() + LIMIT + 60
-        while not ended.exists() and time.monotonic() < limit:
-            time.sleep(0.2)
-    else:
-        local.run(EXTRA(), worker.logistic(), 6, checkpoint=folder / "kept-local.npz")
-        code, _, err = run_ranks(request.param, "check", str(folder))
-        (folder / "part.txt").write_text(f"{code}\n{err}")
-        (folder / "part.txt").rename(ended)
-    code, err = ended.read_text().split("\n", 1)
-    assert code == "0", err
+    """(number of ranks, folder with what they found): one start for many tests."""
+    folder = tmp_path_factory.mktemp(f"ranks{request.param}")
+    local.run(EXTRA(), worker.logistic(), 6, checkpoint=folder / "kept-local.npz")
+    code, _, err = run_ranks(request.param, "check", str(folder))
+    assert code == 0, err
     return request.param, folder
 
 

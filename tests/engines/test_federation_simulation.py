@@ -15,7 +15,7 @@ from ownstep.engines.federation.app import init
 from ownstep.engines.federation.loopback import Loopback
 
 pytestmark = [
-    pytest.mark.xdist_group("federation"),
+    pytest.mark.xdist_group("processes"),
     pytest.mark.skipif(sys.platform != "linux", reason="finds its processes through /proc"),
 ]
 

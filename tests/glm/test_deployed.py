@@ -28,7 +28,7 @@ def same_table(there, here) -> None:
         assert numbers[0] == pytest.approx(numbers[1], rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.xdist_group("federation")
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(sys.platform != "linux", reason="finds its processes through /proc")
 def test_the_same_call_over_tls_gives_the_same_table(tmp_path, capsys):
     rows, labels, sites = sample("linear", n=300)

@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("torch")
 
 
+@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(sys.platform != "linux", reason="finds its processes through /proc")
 def test_random_faults_end_as_promised(tmp_path):
     out = tmp_path / "torture.json"
     command = [sys.executable, "-m", "tests.torture", "--local", "11", "--cluster", "3", "--federation", "0"]
     ended = subprocess.run(
-        [*command, "--seed", "3", "--minutes", "1", "--out", str(out)], cwd=Path(__file__).parents[2], timeout=240,
+        [*command, "--seed", "3", "--minutes", "1", "--out", str(out)], cwd=Path(__file__).parents[2], timeout=400,
         capture_output=True, text=True,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr[-3000:]
