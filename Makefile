@@ -14,22 +14,25 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Flower reports its use unless told not to.
 export FLWR_TELEMETRY_ENABLED ?= 0
 
-.PHONY: demo test test-fast lint install benchmarks mutate torture docs clean
+.PHONY: demo test test-fast lint style install benchmarks mutate torture docs clean
 
 demo: $(CORE)
 	$(BIN)/ownstep demo
 
-test: lint
+# mypy is one of the tests (tests/test_package.py), so that it shares the cores with the others.
+test: style
 	$(BIN)/pytest -n auto --dist loadgroup
 
 # What to run while writing: everything but the tests marked slow (tests/conftest.py lists them by file).
 test-fast: $(INSTALLED)
 	$(BIN)/pytest -n auto --dist loadgroup -m "not slow"
 
-lint: $(INSTALLED)
+lint: style
+	$(BIN)/mypy
+
+style: $(INSTALLED)
 	$(BIN)/ruff check src tests benchmarks tools
 	$(BIN)/ruff format --check src tests benchmarks tools
-	$(BIN)/mypy
 
 install: $(INSTALLED)
 

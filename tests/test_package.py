@@ -45,6 +45,12 @@ def test_examples_in_docstrings(module):
     assert doctest.testmod(module).failed == 0
 
 
+def test_the_types_are_sound():
+    pytest.importorskip("mypy", reason="mypy comes with the extra [test]")
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
     pytest.importorskip("mkdocs", reason="the site needs the extra [docs]")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]

@@ -17,6 +17,7 @@ from ownstep import partition as partitions
 from ownstep.data import load
 from ownstep.engines import baselines, beyond, compare, rivals
 from ownstep.engines.noise import floor, judge, middle
+from ownstep.engines.recommend import candidates
 from ownstep.methods import GD, Method, OwnStep
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.problems import LinearModel, logistic_regression
@@ -39,7 +40,8 @@ CASES: dict[str, tuple[str, str | None, int | None, int | None]] = {
 NETWORK = "MNIST network, two classes per device (recorded)"
 
 SETTINGS = (
-    ("this experiment", "not in the paper", "Algorithm 1, its extensions and twelve federated methods", "to choose"),
+    ("this experiment", "not in the paper", "Algorithm 1, its extensions, what `ownstep plan` chooses from, and twelve "
+     "federated methods", "to choose"),
     ("data", "", "heart disease by hospital (columns scaled to mean 0 and variance 1), w8a (10,000 rows) by norm, "
      "digits by label; quick: heart disease with small searches", "measured here"),
     ("network", "", "what the fedopt experiment recorded", "measured on a GPU before"),
@@ -85,7 +87,7 @@ def problem(name: str, seed: int = 0) -> LinearModel:
 def _case(name: str, seed: int, quick: bool, progress: bool | None) -> dict[str, Any]:
     made, rounds = problem(name, seed), 40 if quick else ROUNDS
     options: dict[str, Any] = {"tolerances": LEVELS, "seed": seed, "progress": progress}
-    as_set = compare(made, baselines() | beyond() | rivals(), rounds, **options)
+    as_set = compare(made, baselines() | beyond() | candidates() | rivals(), rounds, **options)
     ours: dict[str, Method] = {OURS: OwnStep(), "GD": GD("tuned")}
     tuned = compare(
         made, ours | rivals(), rounds, tune=2 if quick else TRIALS, reruns=1 if quick else RERUNS, **options
@@ -265,21 +267,43 @@ def charts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 def figure(result: Mapping[str, Any]) -> Figure:
     """Median rounds to the tightest level after the search, one panel per case, the spread of the reruns as a bar."""
     from ownstep import plots
+    from ownstep.paper.machinery.pictures import listed
 
     cases = result["cases"]
-    drawn, axes = plots.new_figure(len(cases), width=4.6, height=4.4)
+    drawn, axes = plots.new_figure(len(cases), width=2.3 if len(cases) > 1 else plots.PAGE, height=3.3, share=True)
+    every = {name: {r["method"]: counts(r, LEVELS[-1]) for r in case["tuned"]} for name, case in cases.items()}
+    ours, best = [], []
+    for rows, case in zip(every.values(), cases.values(), strict=True):
+        mine, (count, rival) = middle(rows[OURS]), min((middle(k), m) for m, k in rows.items() if m != OURS)
+        ours.append(f"{mine:g}" if np.isfinite(mine) else f"more than {case['rounds']}")
+        best.append(f"{count:g} ({_known(rival)})")
+    plots.headline(drawn, f"Tuned, Algorithm 1 needs {listed(ours)} rounds; the fastest rival needs {listed(best)}")
+    longest = max(case["rounds"] for case in cases.values())
+    methods = sorted(
+        {m for rows in every.values() for m in rows},
+        key=lambda m: np.mean([min(middle(rows.get(m, [None])), 3 * longest) for rows in every.values()]),
+    )
     for ax, (name, case) in zip(axes[0], cases.items(), strict=True):
-        rows = {r["method"]: counts(r, LEVELS[-1]) for r in case["tuned"]}
-        order = sorted(rows, key=lambda m: middle(rows[m]))
-        for i, method in enumerate(order):
-            known = [c for c in rows[method] if c is not None]
-            colour = "#D55E00" if method == OURS else "#777777"
-            if np.isfinite(middle(rows[method])):
-                ax.plot([min(known), max(known)], [i, i], color=colour, lw=3, alpha=0.5)
-                ax.plot(float(np.median(known)), i, "o", color=colour)
-            else:
-                ax.text(case["rounds"], i, "never", color=colour, va="center", ha="right", fontsize=8)
-        limits = {"xlim": (1, 1.4 * case["rounds"]), "ylim": (len(order) - 0.4, -0.6)}
-        ax.set(yticks=range(len(order)), yticklabels=order, xscale="log", **limits)
-        plots.finish(ax, name, f"rounds to a gap of {LEVELS[-1]:g}, tuned", "", None)
+        for i, method in enumerate(methods):
+            found = every[name].get(method, [])
+            known, tint = [c for c in found if c is not None], _tint(method)
+            if found and np.isfinite(middle(found)):
+                ax.plot([min(known), max(known)], [i, i], color=tint, lw=3, alpha=0.4, label="_range")
+                ax.plot(float(np.median(known)), i, "o", color=tint, ms=4.5, label="_median")
+            elif found:
+                ax.text(1.25 * case["rounds"], i, "never", color=tint, va="center", ha="right", fontsize=plots.TEXT)
+        ax.set_yticks(range(len(methods)), [_known(m) for m in methods])
+        ax.set(xscale="log", xlim=(5, 1.4 * case["rounds"]), ylim=(len(methods) - 0.4, -0.6))
+        ax.tick_params(axis="y", length=0)
+        plots.finish(ax, name, f"rounds to a gap of {plots.power(LEVELS[-1])}", "")
     return drawn
+
+
+def _known(method: str) -> str:
+    return "GD tuned" if method == "GD" else method
+
+
+def _tint(method: str) -> str:
+    from ownstep import plots
+
+    return plots.colour(_known(method)) if method in (OURS, "GD") else "#777777"
