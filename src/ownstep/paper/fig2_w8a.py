@@ -21,6 +21,7 @@ from ownstep.methods import At, Method, OwnStep, Plateau, Switch
 from ownstep.paper.machinery import fairness
 from ownstep.paper.machinery.bootstrap import number
 from ownstep.paper.machinery.neural import WORTHWHILE
+from ownstep.paper.machinery.pictures import spoken
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.partition import squared_norms
 from ownstep.problems import BinaryLogistic, optimum
@@ -216,49 +217,26 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Two rows, the subset and all rows: loss, smoothness constants, gradient norm."""
-    drawn, axes = plots.new_figure(3, 2, width=4.6, ratios=(1.3, 0.8, 1.3))
-    titles = {"subset": f"{result['rows']['subset']} rows", "all": f"{result['rows']['all']:,} rows"}
-    for row, (part, title) in zip(axes, titles.items(), strict=True):
-        arms = result[part]
-        _constants(row[1], arms)
-        for i, (rule, arm) in enumerate(arms.items()):
-            shade = ("#7F2704", "#D94801", "#FD9E53")[i]
-            for ax, column in ((row[0], "gap"), (row[2], "gradient_norm")):
-                ours, uniform = arm["series"]["Algorithm 1"], arm["series"][UNIFORM]
-                ax.plot(ours["round"], ours[column], color=shade, lw=2.4, label=f"Algorithm 1 ({rule})", zorder=3)
-                ax.plot(
-                    uniform["round"],
-                    uniform[column],
-                    color=shade,
-                    lw=1.6,
-                    ls=":",
-                    zorder=3,
-                    label="  uniform weights",
-                )
-        for name in ("GD 1/L-bar", "GD 1/L", "GD matched step", "GD tuned", "Nesterov"):
-            series = arms["by_norm"]["series"][name]
-            for ax, column in ((row[0], "gap"), (row[2], "gradient_norm")):
-                ax.plot(
-                    series["round"], series[column], color=plots.colour(name), lw=1.3,
-                    ls=plots.DASHES.get(name, "-"), label=name,
-                )  # fmt: skip
-        for ax in (row[0], row[2]):
-            ax.set_yscale("log")
-            ax.set_xscale("symlog", linthresh=1)
-            ax.set_xlim(0, None)
-        row[0].set_ylim(1e-6, 3)
-        row[2].set_ylim(1e-6, None)
-        plots.finish(row[0], f"(a) {title}", "iteration", "(f − f*) / (f(x⁰) − f*)")
-        plots.finish(row[2], "(c) gradient norm", "iteration", "||∇f||", "outside")
+    """Relative gap against rounds on the subset and on all rows, split by norm; the message counts every split."""
+    drawn, axes = plots.new_figure(2, width=3.45, height=2.7)
+    cells = [s for part in ("subset", "all") for arm in result[part].values() for s in judged(arm)]
+    rivals = fair(result)["rivals"].values()
+    told = [f"than {spoken(one['name'])} in {one['won']} of {one['of']}" for one in rivals]
+    plots.headline(
+        drawn,
+        f"Own steps are faster than GD at the common step in {sum(s > WORTHWHILE for s in cells)} of {len(cells)} "
+        f"settings, {', '.join(told)}",
+    )
+    for ax, part in zip(axes[0], ("subset", "all"), strict=True):
+        lines = {}
+        for name in ("Algorithm 1", "GD 1/L-bar", "GD matched step", "GD tuned", "Nesterov"):
+            series = result[part]["by_norm"]["series"][name]
+            lines[name] = plots.Curve(series["round"][1:], series["gap"][1:])
+        ax.set(xscale="log", yscale="log", ylim=(1e-5, 3))
+        plots.curves(ax, lines, names=False)
+        ax.set_xlim(1, max(line.x[-1] for line in lines.values()))
+        rows = "the paper's choice" if part == "subset" else "all"
+        title = f"{result['rows'][part]:,} rows ({rows}), split by norm"
+        plots.finish(ax, title, "round", "(f − f*) / (f(x⁰) − f*)" if part == "subset" else "")
+        plots.name_lines(ax)
     return drawn
-
-
-def _constants(ax: Any, arms: dict[str, Any]) -> None:
-    width = 0.26
-    for i, (rule, arm) in enumerate(arms.items()):
-        L = [d["L"] for d in arm["plan"]["devices"]] + [arm["plan"]["L_bar"], arm["plan"]["L_true"]]
-        ax.bar(np.arange(4) + (i - 1) * width, L, width, color=("#7F2704", "#D94801", "#FD9E53")[i], label=rule)
-    ax.set_ylim(0, 1.35 * ax.get_ylim()[1])
-    ax.set_xticks(range(4), ["D1", "D2", "L-bar", "true L"])
-    plots.finish(ax, "(b) smoothness", "", "L", "upper left")

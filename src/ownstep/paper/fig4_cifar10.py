@@ -223,5 +223,7 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Loss, test accuracy, constants and final losses, one row an arm."""
-    return neural.draw({f"constants: {kind}": arm for kind, arm in result["arms"].items()})
+    """Training loss and test accuracy, one row per arm."""
+    from ownstep.paper.machinery.race_pictures import networks
+
+    return networks(result["arms"], {"paper": "The paper's constants"})

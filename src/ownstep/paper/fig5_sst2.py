@@ -176,5 +176,9 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Loss, test accuracy, constants and final losses, one row an arm."""
-    return neural.draw(result["arms"])
+    """Training loss and test accuracy, one row per encoder."""
+    from ownstep.paper.machinery.race_pictures import networks
+
+    return networks(
+        result["arms"], {"minilm, power": "all-MiniLM-L6-v2 (22M)", "mpnet, power": "all-mpnet-base-v2 (110M)"}
+    )

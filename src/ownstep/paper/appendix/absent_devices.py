@@ -244,21 +244,57 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Algorithm 1's gap, first seed: the paper's case, the choices for the missing share, other absences."""
+    """What absences cost: the paper's case by p, and every kind of absence of the model that has most of them."""
     from ownstep import plots
+    from ownstep.paper.machinery.pictures import ONE, capital, key, span_rows
 
     parts = mnist_problem.parts(result)
-    drawn, axes = plots.new_figure(3, len(parts), width=5.2)
-    for row, (model, part) in zip(axes, parts.items(), strict=True):
-        step = max(1, part["rounds"] // 100)
-        groups = _groups(part)
-        for ax in row[len(groups) :]:
-            ax.set_axis_off()
-        for ax, (title, arms) in zip(row[: len(groups)], groups.items(), strict=True):
-            for i, arm in enumerate(arms):
-                gap = [np.nan if g is None else g for g in arm["methods"][OURS]["gap"]]
-                ax.plot(step * np.arange(len(gap)), gap, label=arm["name"], color=plots.colour("", i), lw=1.5)
-            ax.set_yscale("log")
-            shown = title if len(parts) == 1 else f"{model}: {title}"
-            plots.finish(ax, shown, "round", mnist_problem.gap_label(model), "best")
+    drawn, axes = plots.new_figure(2, width=3.45, height=2.7)
+    left, right = axes[0]
+    plots.headline(drawn, _says(parts))
+    least = min(PROBABILITIES)
+    at = np.linspace(least, 1, 30)
+    shades = iter(("#7F2704", "#D55E00", "#F0A060", "#B8860B"))
+    for model, part in parts.items():
+        for level in {f"{t:g}": None for t in part["levels"]}:
+            found = {p: slowdowns(part, f"p = {p:g}, rescale").get(level, []) for p in PROBABILITIES}
+            known = {p: f for p, f in found.items() if f and np.isfinite(f).all()}
+            if len(known) > 1:
+                tint, label = next(shades), f"{'network' if model == mnist_problem.NETWORK else 'logistic'}, to {level}"
+                left.fill_between(list(known), *zip(*((min(f), max(f)) for f in known.values()), strict=True),
+                                  color=tint, alpha=0.16, lw=0)  # fmt: skip
+                left.plot(list(known), [np.mean(f) for f in known.values()], "o-", color=tint, ms=3.5, label=label)
+    left.plot(at, SLACK / at, color="#444444", lw=1, ls="--", label=f"bound {SLACK:g}/p")
+    left.set(xlim=(least - 0.01, 1.01), xticks=PROBABILITIES)
+    plots.finish(left, "Share rescaled: mean and range", "probability p to take part", "rounds / rounds with all")
+    plots.name_lines(left)
+    model, part = max(parts.items(), key=lambda item: len(_names(item[1])))
+    names = [n for n in _names(part) if not n.startswith(("p = 0.8", "p = 0.9", "p = 1"))]
+    level = next(iter(slowdowns(part, names[0])), "no level")
+    rows = {
+        _plain(name): {method: slowdowns(part, name, method).get(level, []) for method in (OURS, POOLED)}
+        for name in names
+    }
+    right.axvline(1, **ONE)
+    span_rows(right, rows)
+    title = f"{capital(model)}, to {level}"
+    key(right, {method: plots.colour(method) for method in (OURS, POOLED)}, title=title)
+    plots.finish(right, "", "rounds / rounds with all", "")
     return drawn
+
+
+def _plain(name: str) -> str:
+    """An absence as a reader would say it; that the share is rescaled is the rule."""
+    for typed, said in {", rescale": "", ", drop": ", not rescaled", ", last": ", last gradients"}.items():
+        name = name.replace(typed, said)
+    return name
+
+
+def _says(parts: Mapping[str, Any]) -> str:
+    """The cost of the paper's hardest case, and of dropping the share instead."""
+    p = min(PROBABILITIES)
+    cost = [v for part in parts.values() for f in slowdowns(part, f"p = {p:g}, rescale").values() for v in f]
+    most = f"at most {max(cost):.2f} times the rounds" if cost and np.isfinite(cost).all() else "more rounds"
+    drop = [np.mean(f) for part in parts.values() for f in slowdowns(part, f"p = {p:g}, drop").values()]
+    text = f"With {100 * p:.0f} % of the devices present Algorithm 1 needs {most}"
+    return text + (f"; without rescaling the missing share, up to {max(drop):.2f} times" if drop else "")

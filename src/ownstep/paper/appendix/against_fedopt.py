@@ -103,12 +103,7 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Gap against rounds, first seed; one row a model."""
-    from ownstep import plots
+    """The methods as they were set, and tuned; one row per model."""
+    from ownstep.paper.machinery.race_pictures import contests
 
-    parts = mnist_problem.parts(result)
-    drawn, axes = plots.new_figure(1, len(parts), width=8.0, height=4.0)
-    for ax, (model, part) in zip(axes[:, 0], parts.items(), strict=True):
-        for title, arm in contest.firsts(part["arms"]).items():
-            contest.draw(ax, arm, model, title)
-    return drawn
+    return contests(result, tuple(RIVALS), (), tuple(RIVALS), "adaptive federated methods")

@@ -87,14 +87,8 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """One panel a graph, its first seed; one row a model."""
-    from ownstep import plots
+    """On the first graph: the methods as they were set, and tuned; one row per model."""
+    from ownstep.paper.machinery.race_pictures import contests
 
-    parts = mnist_problem.parts(result)
-    drawn, axes = plots.new_figure(max(len(contest.firsts(p["arms"])) for p in parts.values()), len(parts), width=6.0)
-    for row, (model, part) in zip(axes, parts.items(), strict=True):
-        arms = contest.firsts(part["arms"])
-        for i, (ax, (graph, arm)) in enumerate(zip(row, arms.items(), strict=True)):
-            title = f"{graph}, second eigenvalue {arm['second_eigenvalue']:.2f}"
-            contest.draw(ax, arm, model, title, "outside" if i == len(arms) - 1 else None)
-    return drawn
+    rivals = ("decentralised GD", "gradient tracking")
+    return contests(result, rivals, ("GD 1/L-bar", "Nesterov 1/L-bar"), (*rivals, "NIDS", "GD"), "gossip methods")

@@ -57,5 +57,7 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """One panel for each parameter."""
-    return trend.figure(result, "α")
+    """Speed-ups over every rival, one panel per model."""
+    from ownstep.paper.machinery.race_pictures import trends
+
+    return trends(result, "α", "Dirichlet parameter α (small: devices differ more)")

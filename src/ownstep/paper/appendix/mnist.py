@@ -259,5 +259,9 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Loss, test accuracy, constants and final losses, one row an arm."""
-    return neural.draw(result["arms"])
+    """Training loss and test accuracy, one row per arm."""
+    from ownstep.paper.machinery.race_pictures import networks
+
+    whose = {"paper": "the paper's constants", "differences": "our constants"}
+    titles = {name: ", ".join(whose.get(part, part) for part in name.split(", ")) for name in result["arms"]}
+    return networks(result["arms"], titles)

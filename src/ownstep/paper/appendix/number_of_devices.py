@@ -57,5 +57,7 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """One panel for each number."""
-    return trend.figure(result, "N")
+    """Speed-ups over every rival, one panel per model."""
+    from ownstep.paper.machinery.race_pictures import trends
+
+    return trends(result, "N", "devices N")

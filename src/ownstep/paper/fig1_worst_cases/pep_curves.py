@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from scipy.optimize import minimize_scalar
 
 from ownstep import pep, plots
 from ownstep.methods import GD, At, Method, Nesterov, Never, OwnStep
 from ownstep.paper.machinery import fairness
+from ownstep.paper.machinery.pictures import span
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.plan import Devices
 from ownstep.support.progress import Bar
@@ -159,23 +161,25 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Worst-case error against K, as in Fig. 1a, with the further baselines in thin lines."""
-    drawn, axes = plots.new_figure(1, width=7.2, height=4.2)
-    ax = axes[0, 0]
-    reds = dict(zip(SWITCHES, ("#F4A582", "#D6604D", "#8B1A1A"), strict=True))
-    style: dict[str, dict[str, Any]] = {
-        GD_MEAN: {"color": "#0072B2", "lw": 2.4},
-        DGD: {"color": "#888888", "lw": 2.4},
-        GD_SHORT: {"color": "#56B4E9", "lw": 1.3, "ls": "--"},
-        GD_BEST: {"color": "#009E73", "lw": 1.3, "ls": "-."},
-        NESTEROV: {"color": "#222222", "lw": 1.3, "ls": ":"},
-        **{f"Algorithm 1, {k} local": {"color": shade, "lw": 2.4, "zorder": 3} for k, shade in reds.items()},
-    }
-    for name, look in style.items():
-        ax.plot([b["upper"] for b in result["curves"][name]], label=name, **look)
-    ax.set_yscale("log")
-    ax.set_xticks(range(0, result["rounds"] + 1, 2))
-    plots.finish(
-        ax, "Exact worst case, L = (1/3, 3), μ = 0.1, R₀ = 10, R* = 1", "rounds K", "max f(xᴷ) − f(x*)", "outside"
+    """Worst-case error against K, as in Fig. 1a; of Algorithm 1 the middle switch, with a band over all three."""
+    drawn, axes = plots.new_figure(1, width=plots.PAGE, height=2.9)
+    ax, last = axes[0, 0], result["rounds"]
+    every = {name: np.array([b["upper"] for b in curve]) for name, curve in result["curves"].items()}
+    ours = {name: values for name, values in every.items() if name.startswith("Algorithm 1")}
+    below, above = (span([ratios(result, name, rival)[last] for name in ours]) for rival in (GD_MEAN, GD_BEST))
+    plots.headline(
+        drawn,
+        f"After {last} rounds Algorithm 1's worst case is {below} of that of GD at the common step, but {above} times "
+        "that of GD at its best fixed step",
     )
+    middle, rows = ours[f"Algorithm 1, {SWITCHES[1]} local"], np.array(list(ours.values()))
+    lines = {"Algorithm 1": plots.Curve(range(last + 1), middle, rows.min(0), rows.max(0))}
+    lines |= {name: plots.Curve(range(last + 1), every[name]) for name in (GD_MEAN, DGD, GD_BEST, NESTEROV)}
+    ax.set_yscale("log")
+    ax.set_xticks(range(0, last + 1, 2))
+    ax.set_xlim(0, last)
+    plots.curves(ax, lines, names=False)
+    title = f"Algorithm 1: own steps in the first {SWITCHES[1]} rounds (band: {SWITCHES[0]} to {SWITCHES[-1]} rounds)"
+    plots.finish(ax, title, "rounds K", "largest f(xᴷ) − f(x*)")
+    plots.name_lines(ax)
     return drawn

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from ownstep import pep, plots
 from ownstep.methods import GD, At, OwnStep
+from ownstep.paper.machinery.pictures import span
 from ownstep.support.progress import Bar
 
 RIVAL = True
@@ -67,14 +68,16 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
 
 def figure(result: dict[str, Any]) -> Figure:
     """The ratio against N, as in Fig. 1c."""
-    drawn, axes = plots.new_figure(1, width=5.6, height=3.4)
-    ax = axes[0, 0]
-    labels = [f"{row['devices']:,}" for row in result["rows"]]
-    ax.plot(range(len(labels)), [row["ratio"] for row in result["rows"]], "o-", color="#D55E00", lw=2)
-    ax.axhline(1, color="#444444", lw=1, ls=":")
-    ax.set_xticks(range(len(labels)), labels)
-    ax.set_ylim(0, 1.1)
-    plots.finish(ax, "Algorithm 1 over GD, K = 10, first 5 rounds local", "devices N", "ratio of worst cases")
+    drawn, axes = plots.new_figure(1, width=plots.COLUMN, height=2.3)
+    ax, rows = axes[0, 0], result["rows"]
+    ratios, counts = [row["ratio"] for row in rows], [row["devices"] for row in rows]
+    few, many = (f"{n:,}" for n in (counts[0], counts[-1]))
+    plots.headline(drawn, f"From {few} to {many} devices Algorithm 1's worst case stays {span(ratios)} of that of GD")
+    ax.plot(counts, ratios, "o-", color=plots.colour("Algorithm 1"), lw=2, ms=4, label="Algorithm 1")
+    ax.plot([counts[0], counts[-1]], [1, 1], color=plots.colour("GD 1/L-bar"), label="GD 1/L-bar")
+    ax.set(xscale="log", ylim=(0, 1.15))
+    plots.finish(ax, f"K = {ROUNDS}, own steps in the first {LOCAL} rounds", "devices N", "worst case / GD's")
+    plots.name_lines(ax)
     return drawn
 
 

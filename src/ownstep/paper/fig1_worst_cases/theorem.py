@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ownstep import pep, plots
 from ownstep.methods import GD, At, OwnStep
+from ownstep.paper.machinery.pictures import OURS_SHADES
 from ownstep.plan import Devices
 from ownstep.support.progress import Bar
 
@@ -174,28 +175,36 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """The map: below the line Theorem 1's inequality is true, above it is false."""
-    horizons = list(dict.fromkeys(e["rounds"] for e in result["ends"]))
-    classes = list(dict.fromkeys(tuple(e["L"]) for e in result["ends"]))
-    drawn, axes = plots.new_figure(len(horizons), len(classes), width=3.6, height=3.0)
-    for row, L in zip(axes, classes, strict=True):
-        for ax, K in zip(row, horizons, strict=True):
-            _map(ax, [e for e in result["ends"] if tuple(e["L"]) == L and e["rounds"] == K])
-            title = f"L = {_pair(L)}, K = {K}"
-            plots.finish(ax, title, "rounds with own steps", "R* / R₀" if horizons[0] == K else "")
+    """The map: below a class's line Theorem 1's inequality is true, above it is false."""
+    drawn, axes = plots.new_figure(1, width=plots.PAGE, height=3.0)
+    ax, ends = axes[0, 0], result["ends"]
+    classes = list(dict.fromkeys(tuple(e["L"]) for e in ends))
+    longest = max(e["rounds"] for e in ends)
+    half = [
+        next(_threshold(e) for e in ends if (tuple(e["L"]), e["rounds"]) == (L, longest) and e["local"] >= longest // 2)
+        for L in classes
+    ]
+    plots.headline(
+        drawn,
+        f"With own steps in {longest // 2} of {longest} rounds, Theorem 1 is true up to R*/R₀ = {' or '.join(half)}, "
+        "depending on the devices, and false beyond",
+    )
+    for L, shade in zip(classes, OURS_SHADES, strict=False):
+        for rounds in dict.fromkeys(e["rounds"] for e in ends):
+            row = [e for e in ends if tuple(e["L"]) == L and e["rounds"] == rounds]
+            at, line = [e["local"] for e in row], [e["true"]["radius"] if e["true"] else SMALLEST for e in row]
+            if rounds == longest:
+                ax.fill_between(at, SHOWN[0], line, color=shade, alpha=0.12, lw=0)
+                ax.plot(at, line, "-", color=shade, lw=2, label=f"L = {_pair(L)}")
+            else:
+                ax.plot(at, line, "o", mfc="none", mec=shade, ms=4, mew=0.8, label="_shorter")
+    ax.plot([0.7, longest], [RSTAR / R0] * 2, color="#444444", lw=1, ls=":", label="the paper's R*/R₀")
+    ax.set(yscale="log", ylim=SHOWN, xlim=(0.7, longest))
+    for word, y in (("true below a line", 0.035), ("false above it", 1.3)):
+        ax.text(1.0, y, word, fontsize=8, fontweight="bold")
+    others = " and ".join(f"{K}" for K in dict.fromkeys(e["rounds"] for e in ends) if longest != K)
+    title = f"Lines: K = {longest} rounds" + (f". Circles: K = {others}, nearly the same" if others else "")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    plots.finish(ax, title, "rounds with own steps", "largest R* / R₀ for which it is true")
+    plots.name_lines(ax)
     return drawn
-
-
-def _map(ax: Any, ends: list[dict[str, Any]]) -> None:
-    at = np.array([e["local"] for e in ends])
-    line = np.array([e["true"]["radius"] if e["true"] else SMALLEST for e in ends])
-    ax.fill_between(at, SMALLEST, line, color="#56B4E9", alpha=0.45, lw=0)
-    ax.fill_between(at, line, SHOWN[1], color="#D55E00", alpha=0.35, lw=0)
-    ax.plot(at, line, "o-", color="#222222", lw=1.6, ms=3.5)
-    ax.axhline(0.1, color="#444444", lw=1, ls=":")
-    ax.text(at[0], 0.105, " the paper's R*/R₀", fontsize=7, va="bottom")
-    for word, colour, x, y in (("true", "#0072B2", 0.12, 0.1), ("false", "#A03000", 0.88, 0.9)):
-        ax.text(x, y, word, transform=ax.transAxes, fontweight="bold", color=colour, ha="center", va="center")
-    ax.set_yscale("log")
-    ax.set_ylim(*SHOWN)
-    ax.set_xlim(at[0], at[-1])

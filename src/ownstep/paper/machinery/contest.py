@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from ownstep.methods import GD, Method, Nesterov
 from ownstep.paper.machinery import fairness, mnist_problem
 from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.mnist_problem import Setting
-from ownstep.paper.machinery.neural import MATCHED, NESTEROV, OURS, OURS_DEFAULT, POOLED, TRUE, WORTHWHILE
+from ownstep.paper.machinery.neural import MATCHED, NESTEROV, OURS, POOLED, TRUE, WORTHWHILE
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.plan import Devices
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 OURS_TUNED = "Algorithm 1, steps tuned"
 NETWORK_COMPUTE = 0.01
@@ -340,25 +337,3 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
             shown = {"title": f"{model}, {title}", "pointer": where, "y": mnist_problem.gap_label(model), "log": True}
             out.append(shown | {"lines": lines, "x_log": True, "note": f"first seed; nothing above {TOP:g} is drawn"})
     return out
-
-
-def draw(ax: Axes, arm: Mapping[str, Any], model: str, title: str, legend: Any = "outside") -> None:
-    """Gap against rounds of every method; tuned ones dashed in the colour of their untuned form."""
-    from ownstep import plots
-
-    names = list(arm["series"])
-    base = {name: OURS if name.startswith(OURS) else name.removesuffix(" tuned") for name in names}
-    shades, least = plots.shades(list(dict.fromkeys(base.values()))), 1.0
-    for name, series in arm["series"].items():
-        gap = np.array([np.nan if g is None else g for g in series["gap"]], float)
-        ours, least = name.startswith(OURS), min(least, float(np.nanmin(gap)))
-        ax.plot(
-            series["round"], gap, label=name, color=shades[base[name]],
-            ls="--" if name.endswith("tuned") else ":" if name == OURS_DEFAULT else "-",
-            lw=2.4 if ours else 1.3, zorder=3 if ours else 2,
-        )  # fmt: skip
-    ax.set_yscale("log")
-    ax.set_xscale("symlog", linthresh=1)
-    ax.set_ylim(max(1e-4, least / 2), TOP)
-    ax.set_xlim(0, None)
-    plots.finish(ax, f"{model}, {title}", "round", mnist_problem.gap_label(model), legend)

@@ -1,4 +1,4 @@
-"""What the three neural experiments share: methods, records, the recorded results of a GPU, judging and drawing."""
+"""What the three neural experiments share: methods, records, the recorded results of a GPU, judging."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,8 @@ from ownstep.history import History, finite
 from ownstep.methods import GD, At, Method, Nesterov, OwnStep
 from ownstep.paper.machinery import fairness
 from ownstep.paper.machinery.bootstrap import interval, number
-from ownstep.paper.machinery.curves import on_one_grid, spread
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError, unknown_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 OURS, OURS_DEFAULT = "Algorithm 1", "Algorithm 1, default switch"
 POOLED, MATCHED, STRATIFIED = "GD 1/L-bar", "GD matched step", "GD stratified"
@@ -29,8 +24,6 @@ TRUE, TUNED, NESTEROV = "GD 1/L", "GD tuned", "Nesterov 1/L-bar"
 UNNAMED = (MATCHED, STRATIFIED, STRATIFIED_MATCHED, NESTEROV)
 """Baselines that the paper's claims do not name; shown beside them, not judged. Tuned GD, which is tuned for one loss,
 is shown at that loss alone."""
-AWAY = 1e9
-"""Where a run that has diverged is drawn, which is nowhere to be seen."""
 WORTHWHILE = 1.05
 """A speed-up below this counts as none."""
 
@@ -344,47 +337,3 @@ def _finding(name: str, arm: Mapping[str, Any], ratios: Sequence[float], won: in
             partly = f" (in {len(known)} of {len(ends)} runs)" if len(known) < len(ends) else ""
             finals[label] = f"{np.mean(known):.3f}{partly}"
     return text + ". Final training loss: " + ", ".join(f"{k} {v}" for k, v in finals.items())
-
-
-def draw(arms: Mapping[str, Mapping[str, Any]], unit: str = "iteration") -> Figure:
-    """One row an arm: median training loss with the runs' range, test accuracy, constants, final losses by run."""
-    from ownstep import plots
-
-    figure, axes = plots.new_figure(4, len(arms), width=3.9, ratios=(1.3, 1.1, 0.8, 1.1))
-    for row, (name, arm) in zip(axes, arms.items(), strict=True):
-        runs = arm["runs"]
-        for i, label in enumerate(labels(arm)):
-            having = [n for n, run in enumerate(runs, 1) if label in run["methods"]]
-            found = [runs[n - 1]["methods"][label] for n in having]
-            tint = plots.colour(label, i)
-            rounds, loss = on_one_grid([(f["rounds"], f["loss"]) for f in found], after=AWAY)
-            middle, low, high = spread(loss)
-            row[0].plot(rounds, middle, color=tint, lw=2.2 if label == OURS else 1.4, label=label)
-            row[0].fill_between(rounds, low, high, color=tint, alpha=0.15, lw=0)
-            tests = [f["test_accuracy"] for f in found if "test_accuracy" in f]
-            if tests:
-                at, right = on_one_grid([(t["rounds"], t["values"]) for t in tests])
-                row[1].plot(at, 100 * spread(right)[0], color=tint, lw=2.2 if label == OURS else 1.4)
-            row[3].plot(
-                having, [np.nan if f["loss"][-1] is None else f["loss"][-1] for f in found], "o", color=tint, ms=5
-            )
-        every = [series for run in runs for series in run["methods"].values()]
-        starts = [s["loss"][0] for s in every if s["rounds"][0] == 0 and s["loss"][0] is not None]
-        top = 1.3 * max(starts, default=np.inf)
-        _within(row[0], [v for series in every for v in series["loss"]], top)
-        _within(row[3], [series["loss"][-1] for series in every], top)
-        row[3].set_xticks(range(1, len(runs) + 1))
-        first = runs[0]["devices"]
-        plots.constants(row[2], first["names"], first["L"], {"L-bar": first["L_bar"]}, f"gain {first['gain']:.2f}")
-        plots.finish(row[0], name, unit, "training loss", "upper right")
-        plots.finish(row[1], "test accuracy", unit, "%")
-        plots.finish(row[3], "final training loss", "run", "")
-    return figure
-
-
-def _within(ax: Axes, values: Sequence[float | None], top: float) -> None:
-    """Limits around the values up to the top, a little above the start; what has diverged leaves through it."""
-    shown = [v for v in values if v is not None and v <= top]
-    if shown:
-        margin = 0.05 * (max(shown) - min(shown)) or 0.05 * abs(shown[0]) or 1.0
-        ax.set_ylim(min(shown) - margin, max(shown) + margin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.curves import diverged, on_one_grid, spread, to_common_level
 from ownstep.paper.machinery.neural import MATCHED, NESTEROV, OURS, OURS_DEFAULT, POOLED, TRUE, TUNED, WORTHWHILE
 from ownstep.paper.machinery.runner import Pieces
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 METHODS: dict[str, Method] = {POOLED: GD("mean"), MATCHED: GD("matched")}
 BESIDE: dict[str, Method] = {TRUE: GD("true"), TUNED: GD("tuned"), NESTEROV: Nesterov("mean")}
@@ -240,26 +237,3 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
             note = f"lines: the median of {len(arm['runs'])} splits; shaded: their range"
             out.append(shown | {"y": mnist_problem.gap_label(model), "lines": lines, "note": note})
     return out
-
-
-def figure(result: dict[str, Any], symbol: str) -> Figure:
-    """One panel a value, as in the paper, and one row a model."""
-    from ownstep import plots
-
-    parts = mnist_problem.parts(result)
-    drawn, axes = plots.new_figure(len(result["arms"]), len(parts), width=3.4)
-    for row, (model, part) in zip(axes, parts.items(), strict=True):
-        step = max(1, part["rounds"] // 100)
-        for i, (ax, arm) in enumerate(zip(row, part["arms"], strict=True)):
-            for name in (OURS, *METHODS):
-                for j, one in enumerate(arm["runs"]):
-                    gap = one["series"][name]
-                    ax.plot(
-                        step * np.arange(len(gap)), gap, color=plots.colour(name), lw=2.2 if name == OURS else 1.3,
-                        ls="--" if name == OURS else "-", label=None if j else name,
-                    )  # fmt: skip
-            ax.set_yscale("log")
-            last = i == len(part["arms"]) - 1
-            title = f"{symbol} = {arm['value']:g}" + (f", {model}" if len(parts) > 1 and not i else "")
-            plots.finish(ax, title, "round", "" if i else mnist_problem.gap_label(model), "outside" if last else None)
-    return drawn

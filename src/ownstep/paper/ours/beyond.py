@@ -20,6 +20,7 @@ from ownstep.engines import Bernoulli, baselines, beyond, compare, describe
 from ownstep.engines import run as run_method
 from ownstep.methods import GD, ITEM, LBFGS, AdGD, At, BarzilaiBorwein, Method, Nesterov, OwnStep
 from ownstep.paper.machinery.neural import WORTHWHILE
+from ownstep.paper.machinery.pictures import ONE, span_rows
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, LinearModel, logistic_regression, optimum
 from ownstep.support.progress import Bar
@@ -44,7 +45,6 @@ SHOWN = (
     "L-BFGS",
 )  # fmt: skip
 """Methods that are drawn."""
-COLOURS = ("#0072B2", "#444444", "#E69F00", "#D55E00", "#CC79A7", "#009E73")
 """Of the worst cases."""
 RADII, SWITCHES = (0.01, 0.1, 0.3), (0, 3, 5, 8, 10, 15)
 ABLATIONS = {
@@ -248,24 +248,55 @@ def charts(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """One panel a dataset: gap against rounds; the last one shows the worst cases."""
-    arms = result["full"]
-    drawn, axes = plots.new_figure(3, -(-(len(arms) + 1) // 3), width=4.4)
-    flat = axes.ravel()
-    for ax, (name, arm) in zip(flat, arms.items(), strict=False):
-        for i, (method, gap) in enumerate(arm["series"].items()):
-            own = "own" in method
-            ax.plot(gap, label=method, color=plots.colour(method, i), lw=2.4 if own else 1.3, zorder=3 if own else 2)
-        ax.set(yscale="log", xlim=(0, 150), ylim=(1e-7, 2))
-        last = ax is flat[len(arms) - 1]
-        plots.finish(ax, name, "round", "(f − f*) / (f(x⁰) − f*)", "upper right" if last else None)
-    ax, radii = flat[len(arms)], list(result["worst_case"])
-    for i, method in enumerate(result["worst_case"][radii[0]]):
-        values = [result["worst_case"][r][method]["upper"] for r in radii]
-        ax.plot(range(len(radii)), values, "os^v<>"[i] + "-", label=method, color=COLOURS[i])
-    ax.set(yscale="log")
-    ax.set_xticks(range(len(radii)), radii)
-    plots.finish(ax, "worst case after 20 rounds", "R*", "||x − x*||²", "outside")
-    for ax in flat[len(arms) + 1 :]:
-        ax.set_axis_off()
+    """Speed-ups of each extension over its own ablation, problem by problem, and worst cases by radius."""
+    drawn, axes = plots.new_figure(3, 2, width=2.3, height=2.1)
+    cells = {
+        own: {name: [s for s in speed_ups(arm, own, theirs) if s] for name, arm in result["full"].items()}
+        for own, theirs in ABLATIONS.items()
+    }
+    every = [s for found in cells.values() for values in found.values() for s in values]
+    plots.headline(
+        drawn,
+        "Own steps with measured curvature or momentum beat the same idea on the pooled data in "
+        f"{sum(s > WORTHWHILE for s in every)} of {len(every)} settings; L-BFGS needs the fewest rounds on "
+        f"{_quasi_newton(result)} of {len(result['full'])} problems",
+    )
+    for i, (ax, (own, found)) in enumerate(zip(axes[0], cells.items(), strict=True)):
+        ax.axvline(1, **ONE)
+        span_rows(ax, {name: {own: values} for name, values in found.items()})
+        ax.set(xscale="log", xlim=(0.3, 5))
+        if i:
+            ax.set_yticklabels([])
+        plots.finish(ax, f"{own} over {ABLATIONS[own][0].split()[0]}", f"speed-ups to {len(LEVELS)} gaps", "")
+    for ax in axes[1]:
+        ax.remove()
+    _worst_case_panel(drawn.add_subplot(axes[1, 0].get_gridspec()[1, :]), result["worst_case"])
     return drawn
+
+
+def _worst_case_panel(ax: Any, found: Mapping[str, Any]) -> None:
+    radii, named = list(found), {"GD": "GD 1/L-bar", "own steps": "Algorithm 1"}
+    for method in ("GD", "own steps", "Nesterov", "ITEM", "own steps, ITEM"):
+        name, ours = named.get(method, method), "own" in method
+        known = [(i, found[r][method]["upper"]) for i, r in enumerate(radii) if method in found[r]]
+        ax.plot(
+            *zip(*known, strict=True), marker="o", ms=3.5, color=plots.colour(name), ls=plots.dash(name),
+            lw=2.2 if ours else 1.3, zorder=2 if ours else 3, label=name,
+        )  # fmt: skip
+    ax.set(yscale="log", xlim=(-0.05, len(radii) - 0.95))
+    ax.set_xticks(range(len(radii)), radii)
+    ax.tick_params(labelsize=plots.TEXT)
+    ax.grid(visible=True, alpha=0.25, lw=0.5)
+    ax.spines[["top", "right"]].set_visible(False)
+    plots.finish(ax, "Exact worst case after 20 rounds", "R* / R₀", "largest ‖x − x*‖² / R₀²")
+    plots.name_lines(ax)
+
+
+def _quasi_newton(result: Mapping[str, Any]) -> int:
+    """On how many problems L-BFGS is first at the middle level, or level with the first."""
+    won = 0
+    for arm in result["full"].values():
+        rounds = {row["method"]: list(row["rounds"].values())[1] for row in arm["rows"]}
+        known = [k for k in rounds.values() if k]
+        won += bool(known) and rounds.get("L-BFGS") == min(known)
+    return won

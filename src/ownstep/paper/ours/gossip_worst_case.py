@@ -196,7 +196,8 @@ def _pair(L: Any) -> str:
 
 
 COLOURS = {"smaller": "#117733", "larger": "#AA4499", "undecided": "#BBBBBB"}
-MARKS = {"smaller": "own", "larger": "rival", "undecided": "?"}
+MARKS = {"smaller": "<1", "larger": ">1", "undecided": "?"}
+KEY = {"own steps smaller": "#117733", "rival smaller": "#AA4499", "undecided": "#BBBBBB"}
 
 
 def charts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -220,32 +221,60 @@ def charts(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure(result: Mapping[str, Any]) -> Figure:
-    """The map: for every class and rival, which has the smaller worst case by lambda and R*/R0."""
+    """The map: against every rival, which has the smaller worst case by class, lambda and R*/R0."""
     from ownstep import plots
+    from ownstep.paper.machinery.pictures import key
 
     cells = [c for c in result["cells"] if c["rounds"] == result["cells"][0]["rounds"]]
-    classes = list(dict.fromkeys(tuple(c["L"]) for c in cells))
-    shown = [(OURS, rival) for rival in (*RIVALS, *TUNED_RIVALS)]
-    drawn, axes = plots.new_figure(len(shown), len(classes), width=3.5, height=2.7)
-    for row, L in zip(axes, classes, strict=True):
-        mine = [c for c in cells if tuple(c["L"]) == L]
-        for ax, (ours, rival) in zip(row, shown, strict=True):
-            _map(ax, mine, f"{ours} / {rival}")
-            plots.finish(ax, f"{_pair(L)}: {rival}", "lambda", "R* / R₀" if rival == RIVALS[0] else "", None)
+    searched = [c for c in cells if f"{OURS} / {TUNED_RIVALS[0]}" in c["compared"]]
+    wide = len({(tuple(c["L"]), c["lambda"]) for c in cells})
+    narrow = len({(tuple(c["L"]), c["lambda"]) for c in searched})
+    drawn, axes = plots.new_figure(2, len(RIVALS), width=3.45, height=2.2, ratios=(wide, max(1, narrow) + 0.8))
+    told: list[str] = []
+    for rivals, step in ((RIVALS, "common"), (TUNED_RIVALS, "best")):
+        won = [tally(result["cells"], OURS, rival) for rival in rivals]
+        if all(one["of"] for one in won):
+            counts = " and ".join(f"{one['smaller']} of {one['of']}" for one in won)
+            told.append(f"in {counts} settings{'' if told else f' against {_both()}'} at the {step} step")
+    plots.headline(drawn, f"Own steps have the smaller worst case {', '.join(told)}")
+    for (left, right), rival in zip(axes, RIVALS, strict=True):
+        _map(left, cells, f"{OURS} / {rival}")
+        plots.finish(left, "", "lambda, and below it L₁, L₂", "R* / R₀")
+        key(left, KEY, title=plots.typeset(f"Worst case of own steps / that of {rival} at 1/L-bar"))
+        if searched:
+            _map(right, searched, f"{OURS} / {rival}, tuned")
+            plots.finish(right, "rival at its best step", "lambda, and below it L₁, L₂", "")
+        else:
+            right.set_axis_off()
     return drawn
+
+
+def _both() -> str:
+    return " and ".join(RIVALS)
 
 
 def _map(ax: Any, cells: Sequence[Mapping[str, Any]], pair: str) -> None:
     from matplotlib.patches import Rectangle
 
-    cells = [c for c in cells if pair in c["compared"]]
-    across = sorted({c["lambda"] for c in cells})
+    from ownstep import plots
+
+    across = list(dict.fromkeys((tuple(c["L"]), c["lambda"]) for c in cells))
     up = sorted({c["radius"] for c in cells})
     for c in cells:
-        word = c["compared"][pair]["word"]
-        x, y = across.index(c["lambda"]), up.index(c["radius"])
-        ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=COLOURS[word], edgecolor="white", lw=1.5))
-        ax.text(x, y, MARKS[word], ha="center", va="center", fontsize=7, color="white")
+        found = c["compared"][pair]
+        x, y = across.index((tuple(c["L"]), c["lambda"])), up.index(c["radius"])
+        ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=COLOURS[found["word"]], edgecolor="white", lw=1))
+        ratio = (found.get("ratio") or [None, None])[1]
+        text = MARKS[found["word"]] if ratio is None or found["word"] == "undecided" else f"{ratio:.2f}"
+        ax.text(x, y, text, ha="center", va="center", fontsize=plots.TEXT, color="black" if text == "?" else "white")
     ax.set(xlim=(-0.5, len(across) - 0.5), ylim=(-0.5, len(up) - 0.5))
-    ax.set_xticks(range(len(across)), [f"{v:g}" for v in across])
+    labels = [f"{bound:g}" for _, bound in across]
+    for L in dict.fromkeys(L for L, _ in across):
+        at = [i for i, (one, _) in enumerate(across) if one == L]
+        labels[at[len(at) // 2]] += f"\n{_pair(L).strip('()')}"
+    ax.set_xticks(range(len(across)), labels)
     ax.set_yticks(range(len(up)), [f"{v:g}" for v in up])
+    ax.grid(False)
+    ax.tick_params(length=0)
+    for side in ax.spines.values():
+        side.set_visible(False)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ownstep import plots
-from ownstep.paper.machinery.bootstrap import number
+from ownstep.paper.machinery.bootstrap import interval, number
+from ownstep.paper.machinery.pictures import span, span_rows
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.paper.ours import curvature_findings as found
 from ownstep.paper.ours.curvature_findings import charts, pick, ratios
@@ -16,6 +17,7 @@ from ownstep.paper.ours.curvature_runs import DEFAULT, DRAWS, Job, Row, make, pa
 from ownstep.support.progress import Bar
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CLAIM = (
@@ -46,6 +48,12 @@ HALF, WORDS, NEVER, FEWER = 0.5, 0.6, 1.1, 0.8
 one exchange more) with the default rank; and 50 devices at most this share of one device's."""
 MAIN = "w8a 1e-05"
 __all__ = ["CLAIM", "SETTINGS", "charts", "figure", "run", "verdict"]
+
+SPLITS = {
+    "iid": ("iid", "#A99CF2"), "dirichlet": ("Dirichlet 0.1", "#7F70D2"), "label": ("by label", "#5744B0"),
+    "by_norm": ("by norm", "#332288"),
+}  # fmt: skip
+"""How a split is drawn: its name, and a shade of own curvature's colour."""
 
 
 def run(
@@ -145,34 +153,58 @@ def _rules(result: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def figure(result: dict[str, Any]) -> Figure:
-    """Exchanges over L-BFGS's against the number of devices, and for every dataset with ten."""
-    drawn, axes = plots.new_figure(2, width=4.8)
+    """Exchanges over L-BFGS's against the number of devices, and on every dataset with the default rank."""
+    drawn, axes = plots.new_figure(2, width=3.45, height=2.8)
     left, right = axes[0]
     names = list(dict.fromkeys(r["data"] for r in result["rows"]))
     name = MAIN if MAIN in names else names[0]
     rank = 20 if pick(result, data=name, rank=20) else DEFAULT
-    for i, split in enumerate(dict.fromkeys(r["split"] for r in pick(result, data=name, method="own_curvature"))):
-        rows = pick(result, data=name, method="own_curvature", split=split, rank=rank)
-        counts = sorted({r["devices"] for r in rows})
-        means = [np.mean(ratios(result, [r for r in rows if r["devices"] == n])) for n in counts]
-        left.plot(
-            counts,
-            means,
-            "o-",
-            label="one device" if split == "one" else split,
-            color=plots.shades(["a", "b", "c", "d", "e"])["abcde"[i % 5]],
-        )
-    left.axhline(1, color=plots.colour("L-BFGS"), lw=1)
-    left.set(xscale="log", ylim=(0, 1.1))
-    plots.finish(
-        left, f"{name}, rank {rank}: more devices, fewer exchanges", "devices", "exchanges / L-BFGS's", "outside"
+    most = _by_devices(left, result, name, rank)
+    shares = {n: ratios(result, _several(pick(result, data=n, method="own_curvature", rank=DEFAULT))) for n in names}
+    every = [v for values in shares.values() for v in values]
+    plots.headline(
+        drawn,
+        f"{most} of L-BFGS's exchanges ({_plain(name)}, rank {rank}). With the default rank it needs fewer than L-BFGS "
+        f"in {sum(v < 1 for v in every)} of {len(every)} runs",
     )
-    shares = [
-        ratios(result, [r for r in pick(result, data=n, method="own_curvature", rank=DEFAULT) if r["devices"] > 1])
-        for n in names
-    ]
-    right.boxplot([[v for v in f if np.isfinite(v)] or [np.nan] for f in shares], orientation="horizontal")
-    right.set_yticks(range(1, len(names) + 1), names)
-    right.axvline(1, color=plots.colour("L-BFGS"), lw=1)
-    plots.finish(right, "default rank, every split and draw", "exchanges / L-BFGS's", "", None)
+    right.axvline(1, color=plots.colour("L-BFGS"), lw=1.3, label="_one")
+    order = sorted((n for n in names if shares[n]), key=lambda n: float(np.median(shares[n])))
+    span_rows(right, {_plain(n): {"own curvature": shares[n]} for n in order})
+    right.set_xlim(0, None)
+    plots.finish(right, f"Default rank ({DEFAULT}): median, range", "exchanges / L-BFGS's", "")
+    plots.finish(left, f"{_plain(name)}, rank {rank}", "devices", "exchanges / L-BFGS's")
+    plots.name_lines(left)
     return drawn
+
+
+def _several(rows: list[Row]) -> list[Row]:
+    return [r for r in rows if r["devices"] > 1]
+
+
+def _by_devices(ax: Axes, result: dict[str, Any], name: str, rank: int) -> str:
+    """One line per split, from one device on, with intervals over the draws; the share with most devices in words."""
+    one = ratios(result, pick(result, data=name, method="own_curvature", split="one", rank=rank))
+    ends: dict[int, list[float]] = {}
+    for split, (label, shade) in SPLITS.items():
+        rows = _several(pick(result, data=name, method="own_curvature", split=split, rank=rank))
+        counts = sorted({r["devices"] for r in rows})
+        cells = {1: one} | {n: ratios(result, [r for r in rows if r["devices"] == n]) for n in counts}
+        known = {n: interval(cells[n]) for n in sorted(cells) if cells[n] and np.isfinite(cells[n]).all()}
+        if rows and known:
+            ax.fill_between(
+                list(known), [f.low for f in known.values()], [f.high for f in known.values()], color=shade, alpha=0.16,
+                lw=0,
+            )  # fmt: skip
+            ax.plot(list(known), [f.mean for f in known.values()], "o-", color=shade, ms=3.5, lw=1.6, label=label)
+            ends.setdefault(max(known), []).append(known[max(known)].mean)
+    last = max(ends, default=1)
+    ax.plot([1, last], [1, 1], color=plots.colour("L-BFGS"), lw=1.3, label="L-BFGS")
+    ax.set(xscale="log", ylim=(0, 1.1))
+    return f"With {last} devices own curvature needs {span(ends[last])}" if ends else "Own curvature needs a share"
+
+
+def _plain(name: str) -> str:
+    """A dataset and its mu as a reader would say it."""
+    data, _, mu = name.rpartition(" ")
+    said = {"sst2_words": "SST-2 words", "mnist": "MNIST", "heart_scaled": "heart disease, scaled"}
+    return f"{said.get(data, data.replace('_', ' '))}, mu {float(mu):.0e}".replace("e-0", "e-") if data else name

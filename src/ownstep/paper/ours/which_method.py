@@ -280,7 +280,7 @@ def figure(result: Mapping[str, Any]) -> Figure:
     plots.headline(drawn, f"Tuned, Algorithm 1 needs {listed(ours)} rounds; the fastest rival needs {listed(best)}")
     longest = max(case["rounds"] for case in cases.values())
     methods = sorted(
-        {m for rows in every.values() for m in rows},
+        dict.fromkeys(m for rows in every.values() for m in rows),
         key=lambda m: np.mean([min(middle(rows.get(m, [None])), 3 * longest) for rows in every.values()]),
     )
     for ax, (name, case) in zip(axes[0], cases.items(), strict=True):
