@@ -16,12 +16,16 @@ methods = {
 rounds = [1, 2, 4, 6, 8, 10, 12, 14]
 curves = {}
 for name, method in methods.items():
-    found = [pep.worst_case(method(k), devices, k, r0=10, rstar=1).upper for k in rounds]
+    found = [
+        pep.worst_case(method(k), devices, k, r0=10, rstar=1).upper for k in rounds
+    ]
     curves[name] = plots.Curve(rounds, found)
     print(f"{name:12}", " ".join(f"{v:8.3g}" for v in found))
 
 figure, axes = plots.new_figure(1)
 axes[0, 0].set_yscale("log")
 plots.curves(axes[0, 0], curves, markers=True)
-plots.finish(axes[0, 0], "The guarantee of each method", "rounds K", "largest f(x) - f*")
+plots.finish(
+    axes[0, 0], "The guarantee of each method", "rounds K", "largest f(x) - f*"
+)
 plots.save(figure, "05_worst_case.svg")

@@ -9,7 +9,9 @@ import ownstep
 from ownstep import plots
 
 rows, labels = ownstep.load("breast_cancer").table()
-problem = ownstep.logistic_regression(rows, labels, ownstep.partition.by_norm(rows, devices=10), mu=1e-2)
+problem = ownstep.logistic_regression(
+    rows, labels, ownstep.partition.by_norm(rows, devices=10), mu=1e-2
+)
 optimum = ownstep.run(ownstep.Newton(), problem, rounds=20).value[-1]
 curves = {}
 for name, present in {
@@ -26,5 +28,7 @@ for name, present in {
 figure, axes = plots.new_figure(1)
 axes[0, 0].set_yscale("log")
 plots.curves(axes[0, 0], curves)
-plots.finish(axes[0, 0], "All three rules stall near 6e-3", "round", "relative gap of f")
+plots.finish(
+    axes[0, 0], "All three rules stall near 6e-3", "round", "relative gap of f"
+)
 plots.save(figure, "08_absent_devices.svg")

@@ -8,7 +8,9 @@ import ownstep
 from ownstep import plots
 
 rows, labels = ownstep.load("breast_cancer").table()
-problem = ownstep.logistic_regression(rows, labels, ownstep.partition.iid(len(rows), devices=8), mu=1e-2)
+problem = ownstep.logistic_regression(
+    rows, labels, ownstep.partition.iid(len(rows), devices=8), mu=1e-2
+)
 optimum = ownstep.run(ownstep.Newton(), problem, rounds=20).value[-1]
 curves = {}
 for name, method in {
@@ -25,5 +27,10 @@ figure, axes = plots.new_figure(1)
 axes[0, 0].set_xscale("log")
 axes[0, 0].set_yscale("log")
 plots.curves(axes[0, 0], curves)
-plots.finish(axes[0, 0], "On a ring, NIDS nearly keeps up with a server", "round", "relative gap of f")
+plots.finish(
+    axes[0, 0],
+    "On a ring, NIDS nearly keeps up with a server",
+    "round",
+    "relative gap of f",
+)
 plots.save(figure, "09_without_a_server.svg")

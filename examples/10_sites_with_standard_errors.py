@@ -16,14 +16,19 @@ rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
 clinics = np.array(["north", "south", "east"])[np.arange(len(rows)) % 3]
 fitted = fit(rows, table.target.to_numpy(), clinics, features=columns)
 for line in fitted.coefficients:
-    print(f"{line.name:18} {line.estimate:8.3f}   95 % interval {line.low:7.3f} to {line.high:7.3f}")
+    interval = f"{line.low:7.3f} to {line.high:7.3f}"
+    print(f"{line.name:18} {line.estimate:8.3f}   95 % interval {interval}")
 print(f"{fitted.exchanges} exchanges, {fitted.bytes:,} bytes in all")
 
 figure, axes = plots.new_figure(1)
 for row, line in enumerate(fitted.coefficients[1:]):
-    axes[0, 0].plot([line.low, line.high], [row, row], color="#0072B2", lw=2, label="_interval")
+    axes[0, 0].plot(
+        [line.low, line.high], [row, row], color="#0072B2", lw=2, label="_interval"
+    )
     axes[0, 0].plot(line.estimate, row, "o", color="#0072B2", ms=4, label="_estimate")
 axes[0, 0].axvline(0, color="0.5", lw=0.8)
 axes[0, 0].set_yticks(range(len(columns)), columns)
-plots.finish(axes[0, 0], "Coefficients over three clinics", "log odds per standard deviation", "")
+plots.finish(
+    axes[0, 0], "Coefficients over three clinics", "log odds per standard deviation", ""
+)
 plots.save(figure, "10_sites_with_standard_errors.svg")

@@ -30,7 +30,7 @@ COLUMNS = {
     "bytes_down": "bytes the devices received in that round",
     "seconds": "wall-clock of that round: asking, evaluating and moving, not what was measured for the record",
 }
-"""One entry for each iterate x^0, ..., x^K; what belongs to a round stands with the iterate it left."""
+"""One entry per iterate x^0, ..., x^K. What belongs to a round is stored with the iterate it left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class History:
     x, best_x : the last iterate, and the one of lowest f.
     stopped : why the run ended.
     switched_at, switch_why : the round at which the local phase ended, and what the switch saw.
-    took_part : (rounds, devices) booleans, or None when everyone always did.
+    took_part : (rounds, devices) booleans, or None when all devices always did.
     settings : what is needed to run it again.
     last : what the devices answered at the last iterate, where the engine had it; never saved.
     """
@@ -92,7 +92,7 @@ class History:
 
     @property
     def failed(self) -> bool:
-        """Did the run end because it diverged or met a number that is not finite?"""
+        """Whether the run ended because it diverged or met a number that is not finite."""
         return self.stopped.startswith(("diverged", "f(x) is"))
 
     @property
@@ -209,5 +209,5 @@ def _both(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 
 
 def finite(value: Any) -> Any:
-    """NaN and infinities as None, which json has no other word for."""
+    """NaN and infinities as None, because json cannot write them."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,7 +1,7 @@
 """Algorithm 1 as a torch optimizer, for people with their own training loop.
 
     optimizer = OwnStepOptimizer(model.parameters(), devices)
-    losses = torch.stack([criterion(model(a), y) for a, y in batches])      # one number a device
+    losses = torch.stack([criterion(model(a), y) for a, y in batches])      # one number per device
     optimizer.zero_grad()
     optimizer.weigh(losses).backward()                                      # one backward pass for all devices
     optimizer.step()

@@ -69,7 +69,7 @@ class Partition:
 
 
 def given(device_of: Any, names: Sequence[str] = ()) -> Partition:
-    """A partition somebody else decided.
+    """A partition that is given.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def as_partition(value: Partition | None, samples: int) -> Partition:
 
 
 def iid(samples: int, devices: int, seed: int = 0) -> Partition:
-    """A seeded shuffle dealt out in equal parts: the control, with nothing to gain."""
+    """A seeded shuffle cut into equal parts: the control, in which own steps gain nothing."""
     _check_devices(devices, samples)
     order = generator(seed).permutation(samples)
     return _cut(order, devices, "iid")
@@ -158,7 +158,7 @@ def by_label(labels: ArrayLike, devices: int | None = None, order: Sequence[Any]
 
     Parameters
     ----------
-    labels : one a sample.
+    labels : one per sample.
     devices : at most the number of classes, which is the default.
     order : the classes in the order in which they are grouped; sorted by default.
     """
@@ -206,7 +206,7 @@ def by_eigenvalue(rows: Any, devices: int = 2) -> Partition:
 def shards(labels: ArrayLike, devices: int, per_device: int = 2, seed: int = 0) -> Partition:
     """Sorted by label, cut into ``devices * per_device`` shards, dealt at random (McMahan et al. 2017).
 
-    With ``per_device=2`` most devices see two classes, the usual "two classes a device" setting.
+    With ``per_device=2`` most devices see two classes, the usual "two classes per device" setting.
     """
     labels, _, codes = _classes(labels)
     if per_device < 1:

@@ -30,7 +30,7 @@ WIDEST = 1e100
 
 @dataclass(frozen=True, eq=False)
 class Devices:
-    """What a method may know of the devices: one entry each.
+    """What a method may know of the devices, with one entry per device.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Plan:
 
     @property
     def verdict(self) -> str:
-        """Is a split worth it here?"""
+        """Whether a split is worth it, in one sentence."""
         gain, over_true = self.devices.gain, self.gain_over_true
         if self.smoothness is not None and self.smoothness.kind == "unknown":
             return "No constants were measured, so nothing can be predicted."

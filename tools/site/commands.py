@@ -12,7 +12,8 @@ from mkdocs.structure.files import File, Files
 
 PAGES = {
     "commands-data": ("Data, plans and fits", ("data", "plan", "fit", "predict", "demo")),
-    "commands-runs": ("Runs and comparisons", ("run", "compare", "train")),
+    "commands-runs": ("Runs and comparisons", ("run", "compare")),
+    "commands-train": ("Training networks", ("train",)),
     "commands-proofs": ("Worst cases", ("pep", "rate", "tune", "check")),
     "commands-more": ("Federations, paper, report", ()),  # and whatever is on no other page
 }

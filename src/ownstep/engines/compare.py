@@ -1,4 +1,4 @@
-"""A fair comparison: Algorithm 1 beside every baseline, on one problem, from one start, to one optimum."""
+"""A fair comparison: Algorithm 1 and every baseline, on one problem, from one start, to one optimum."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def compare(
     tolerances : relative gaps (f(x^k) - f*) / (f(x^0) - f*) whose rounds are counted.
     full : run all ``rounds`` even after the tightest tolerance was reached.
     seed : of the step search.
-    checkpoint : a folder with one checkpoint a method; an interrupted comparison goes on from there.
+    checkpoint : a folder with one checkpoint per method. An interrupted comparison continues from there.
     measure_gradient : record ||grad f|| in every round; a second sum in Algorithm 1's local phase, and its seconds.
     engine : who runs them, with the arguments of :func:`ownstep.engines.run`.
     tune : search so many settings of every method first, the same number for all: the method's own ``search_space``, or

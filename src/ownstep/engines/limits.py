@@ -1,4 +1,4 @@
-"""When a run ends though its rounds are not used up: a budget as users have it, or no progress any more."""
+"""Reasons to end a run before its last round: a budget of bytes or seconds, or no progress."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Limits:
             raise InvalidInput("a wire turns rounds into seconds: give a budget of seconds with it")
 
     def exceeded(self, loop: Loop) -> str:
-        """Why the run ends at x^k, whose round has been evaluated and not yet made; nothing where it goes on."""
+        """Why the run ends at x^k, whose round has been evaluated and not yet made; empty where it continues."""
         k, columns = loop.k, loop.columns
         if self.bytes is not None:
             spent = [up + down for up, down in zip(columns["bytes_up"], columns["bytes_down"], strict=True)]

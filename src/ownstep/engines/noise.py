@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 Counts = Sequence[int | None]
-"""Rounds of every rerun to one tolerance; None where it never arrived."""
+"""Rounds of every rerun to one tolerance; None where it was not reached."""
 
 
 def reseeded(thing: Any, by: int) -> Any:
-    """A method or a rule for who takes part, with its seed (and that of what it contains) moved on."""
+    """A method or a participation rule with ``by`` added to its seed, and to those it contains."""
     if not is_dataclass(thing) or isinstance(thing, type) or by == 0:
         return thing
     changes: dict[str, Any] = {}
@@ -32,12 +32,12 @@ def reseeded(thing: Any, by: int) -> Any:
 
 
 def middle(counts: Counts) -> float:
-    """The median number of rounds, infinite where most never arrive."""
+    """The median number of rounds, infinite where most reruns do not reach the tolerance."""
     return float(np.median([np.inf if c is None else c for c in counts]))
 
 
 def floor(runs: Mapping[str, Counts]) -> float:
-    """The largest ratio between reruns of one method, over the methods that always arrive; at least 1."""
+    """The largest ratio between reruns of one method, over methods that always reach the tolerance; at least 1."""
     ratios = [max(counts) / max(min(counts), 1) for counts in runs.values() if counts and None not in counts]  # type: ignore[type-var,operator]
     return float(max([1.0, *ratios]))
 

@@ -1,4 +1,4 @@
-"""Who shows up in a round, as small seeded objects any method and engine can use.
+"""Which devices take part in a round, as small seeded objects that any method and engine can use.
 
 Every rule answers for round k alone, from (seed, k): nothing is remembered between rounds, so a resumed run meets the
 same devices as an unbroken one.
@@ -22,7 +22,7 @@ MISSING: dict[Missing, str] = {
     "drop": "leave the absent devices' share out",
     "last": "use the gradient each absent device sent last (zero before its first), which the server has to keep",
 }
-"""What becomes of the share of those who are absent; the paper does not say which it used."""
+"""What becomes of the share of absent devices. The paper does not say which it used."""
 
 
 @runtime_checkable
@@ -66,7 +66,7 @@ class Bernoulli:
 
 @dataclass(frozen=True)
 class Cohort:
-    """A fixed number of devices, drawn anew without replacement in every round (client sampling).
+    """A fixed number of devices, drawn without replacement in every round (client sampling).
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Bursts:
 
     A device that is there fails with probability ``fail`` a round, one that is away recovers with probability
     ``recover``; absences last 1/recover rounds on average, and fail/(fail + recover) of all rounds are missed.
-    Everyone is there in round 0.
+    All devices are present in round 0.
 
     Parameters
     ----------
@@ -139,13 +139,13 @@ class Bursts:
 
 @dataclass(frozen=True)
 class Stragglers:
-    """A deadline: who takes longer than that in a round does not count in it.
+    """A deadline: a device that takes longer than that does not count in the round.
 
     A device's time is its ``typical`` one times an exponential draw of mean 1, drawn anew in every round.
 
     Parameters
     ----------
-    typical : mean seconds, one for all or one a device.
+    typical : mean seconds, one for all or one per device.
     deadline : seconds the server waits.
     missing, seed : as for :class:`Bernoulli`.
     """
@@ -177,7 +177,7 @@ class Stragglers:
 
 @dataclass(frozen=True)
 class Outages:
-    """Devices that die at a known round, for good or until another.
+    """Devices that fail at a known round, for good or until a later one.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ FORMS = (
 
 
 def parse_participation(text: str, missing: Missing = "rescale", seed: int = 0) -> Participation | None:
-    """A rule from its command-line form, None for everyone.
+    """A rule from its command-line form; None means that every device takes part.
 
     ``0.7`` (a probability), ``cohort:14``, ``bursts:FAIL:RECOVER``, ``stragglers:TYPICAL:DEADLINE``,
     ``dies:DEVICE:ROUND`` or ``returns:DEVICE:ROUND:ROUND``.

@@ -58,7 +58,7 @@ def candidates() -> dict[str, Method]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a method is expected to cost; ``exchanges`` is None where the rehearsal did not arrive.
+    """What a method is expected to cost. ``exchanges`` is None where the rehearsal did not reach the gap.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Recommendation:
 
     @property
     def best(self) -> Expected | None:
-        """The method to use; None where no candidate arrived."""
+        """The method to use; None where no candidate reached the gap."""
         return self.rows[0] if self.rows[0].seconds is not None else None
 
     @property
@@ -231,7 +231,7 @@ def _number(value: Any) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """Histories of the candidates that arrived on the sample, and why the others did not."""
+    """Histories of the candidates that reached the gap on the sample, and why the others did not."""
 
     problem: LinearModel
     small: LinearModel
@@ -258,7 +258,7 @@ class Rehearsal:
 
 
 def shown(method: Method, weights: Any) -> str:
-    """What the server sees of the devices, read off the method's first question."""
+    """What the server sees of the devices, from the method's first question."""
     ones = Devices(np.asarray(weights, float), np.ones(len(weights)), np.full(len(weights), 0.5), L_pooled=1.0)
     ask = method.ask(method.start(np.zeros(2), ones))
     if ask.mix is None:

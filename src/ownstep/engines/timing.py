@@ -1,4 +1,4 @@
-"""Estimated wall-clock: what a history would have taken over a network, and what moving the data would have.
+"""Estimated seconds: of a history over a network, and of moving the data to one place.
 
 A round is as slow as the slowest device that took part in it,
 
@@ -59,7 +59,7 @@ def extra_work(ask: Ask, dim: int, warm: bool) -> float:
 
 @dataclass(frozen=True)
 class TimeModel:
-    """What the network and the devices can do; every entry is one number for all or one a device.
+    """The speed of the network and of the devices. Every entry is one number for all, or one per device.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class TimeModel:
         return rounds
 
     def moving(self, data_bytes: ArrayLike) -> float:
-        """Seconds until the raw data of every device has arrived in one place."""
+        """Seconds until the raw data of every device is in one place."""
         size = np.atleast_1d(np.asarray(data_bytes, float))
         if size.ndim != 1 or not (size >= 0).all():
             raise InvalidInput(f"data_bytes is one size of at least 0 for each device, got {data_bytes!r}")
@@ -151,7 +151,7 @@ def price(
     pooled: str,
     pooled_compute: float,
 ) -> list[dict[str, Any]]:
-    """What each history costs to a relative gap, beside moving the data and running ``pooled`` in one place.
+    """What each history costs to a relative gap, compared with moving the data and running ``pooled`` in one place.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def price(
 
     Returns
     -------
-    One row a method and a last one for moving the data: rounds, bytes and seconds, None where it never arrives.
+    One row per method and a last one for moving the data: rounds, bytes and seconds, None where it is not reached.
     """
     out = []
     for name, history in histories.items():

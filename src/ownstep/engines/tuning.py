@@ -31,7 +31,7 @@ Settings = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True)
 class Tuned:
-    """The winner of a search over settings, and the rounds that were spent on all the others."""
+    """The best settings of a search, and the rounds that the search took."""
 
     method: Any
     settings: Settings

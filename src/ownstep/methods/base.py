@@ -1,8 +1,8 @@
-"""The contract of every method: ask where to look, be told what was seen.
+"""The interface of every method: ``ask`` says where to evaluate, ``tell`` takes the answer.
 
-A method only ever adds and scales vectors. So the same object drives NumPy arrays, GPU tensors, machines of
-a cluster, and the symbolic vectors of a performance-estimation problem. What a method must not do to stay
-linear is anything else: norms, products, comparisons of vectors.
+A linear method only adds and scales vectors. So the same object drives NumPy arrays, GPU tensors, machines of
+a cluster, and the symbolic vectors of a performance-estimation problem. Norms, products and comparisons of
+vectors are not linear.
 """
 
 from __future__ import annotations
@@ -70,17 +70,17 @@ class SolveWork:
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """What a method wants evaluated. Whatever is asked travels in one exchange.
+    """What a method wants evaluated, all in one exchange.
 
     Parameters
     ----------
-    x : the point, or one row a device for methods that keep a point per device.
+    x : the point, or one row per device for methods that keep a point per device.
     mix : coefficients c_i of the one sum wanted, sum_i c_i grad f_i(x); None asks for every gradient.
     local : steps the devices take on their own before they answer; None asks for gradients at x.
     links : for methods without a server, how many vectors device i sends to device j in the round.
     also : coefficients of a second sum wanted at the same x; it costs one more vector up.
-    curvature : every device is to measure its own curvature along the way. It keeps the point x' it was last asked
-        about, its gradient there and its loss, and answers with one number more,
+    curvature : every device also measures its own curvature. It keeps the point x' of the last question, its gradient
+        there and its loss, and answers with one number more,
 
             L_i = ||y||^2 / <y, s>,      s = x - x',   y = grad f_i(x) - grad f_i(x'),
 
@@ -110,25 +110,25 @@ class Ask:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What came back.
+    """The devices' answer to an :class:`Ask`.
 
     Parameters
     ----------
     sum : sum_i c_i grad f_i(x) for the mix c that was asked for.
     value : f(x) = sum_i w_i f_i(x) over the devices that answered; one more number in the same sum.
-    gradients : one row a device, only when the ask had ``mix=None`` or a shift; zero for those who did not answer.
-    present : who answered, when somebody may not have; None means everyone.
+    gradients : one row per device, only when the ask had ``mix=None`` or a shift; zero for those who did not answer.
+    present : which devices answered, where some may be absent; None means all.
     also : the second sum, where one was asked for.
     squares : sum_i c_i ||d_i||^2 of the local work, where asked for.
-    curvature : the L_i measured along the way, where asked for; nan for who was absent, is asked for the first time,
+    curvature : the measured L_i, where asked for; nan for a device that was absent, is asked for the first time,
         has not moved or saw no change.
     previous : the mean of the losses at the point last asked about, over the same devices and data as ``value``, so
-        that the two can be compared; nan unless curvature was asked for and everyone who answers was there then, and
-        with mini-batches: the step between the two points followed another batch's gradient.
+        that the two can be compared. It is nan unless curvature was asked for and all that answer were there then, and
+        with mini-batches, where the step between the two points followed another batch's gradient.
     base, base_value : the sum and the value at the second point, of the devices that answered, where asked for.
     hessian : the upper triangle of sum_i c_i H_i, row by row (``H[numpy.triu_indices(d)]``), where asked for.
     solved : sum_i c_i p_i, where devices were to solve a problem.
-    sketches : one :class:`Sketch` per device, None for who was absent; a shared sketch is a tuple of one.
+    sketches : one :class:`Sketch` per device, None for an absent one; a shared sketch is a tuple of one.
     """
 
     sum: Vector = None
@@ -148,7 +148,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a state tells the history: its phase, and the mean step of the coming round."""
+    """What the history records of a state: its phase, and the mean step of the next round."""
 
     phase: str
     step: float

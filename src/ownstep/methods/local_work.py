@@ -1,4 +1,4 @@
-"""What devices do on their own between two rounds: how many steps, how long, and by which rule.
+"""What devices do between two rounds: how many steps, how long, and by which rule.
 
 The rules see one device at a time, though they are written for many rows at once: nothing of one device's loss enters
 another's step. They take norms, so methods that use them have no exact worst case by PEP.
@@ -52,7 +52,7 @@ class LocalSmoothness:
     name: ClassVar[str] = "smoothness"
 
     def begin(self, step: Array) -> Choose:
-        """The first step is the one given; each later one looks back at the last point."""
+        """Begin with the given step. Each later step uses the last point."""
         eta, theta = step, np.full(len(step), self.theta)
         before: tuple[Any, Any] | None = None
 
@@ -70,7 +70,7 @@ class LocalSmoothness:
         return choose
 
     def keep(self, devices: Sequence[int] | NDArray[np.intp]) -> LocalSmoothness:
-        """The same for everyone."""
+        """The same rule: it is equal on all devices."""
         return self
 
 
@@ -148,7 +148,7 @@ class LocalWork:
     prox : pull towards x, the mu of FedProx.
     shift : one row per device, added to its gradients (the control variates of SCAFFOLD), or None. With it the answer
         has every d_i as well as their sum, and two vectors travel each way in place of one.
-    rule : how a device changes its step on the way; it sees f_i alone, so it goes with neither prox nor shift.
+    rule : how a device changes its step. It uses f_i alone, so it works with neither prox nor shift.
     norms : answer with sum_i c_i ||d_i||^2 too, one number more.
     """
 

@@ -52,5 +52,5 @@ class Problem(Protocol):
         ...
 
     def gradients(self, x: Any) -> Any:
-        """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
+        """One row per device: grad f_i(x), or grad f_i(x_i) when x has one row per device."""
         ...

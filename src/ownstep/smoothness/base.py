@@ -1,4 +1,4 @@
-"""A smoothness constant is never a bare float: it says what kind of number it is and how it was got."""
+"""Smoothness constants that say what kind of number they are, and how they were measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Smoothness:
 
     Parameters
     ----------
-    values : L_i, one a device.
+    values : L_i, one per device.
     kind : ``exact`` (the supremum of the Hessian's norm), ``upper bound``, or ``estimate`` (sampled: a
         lower bound, so 1/L_i may be too long), or ``given`` by the user; ``unknown`` for placeholders that no method
         may rely on.

@@ -293,7 +293,7 @@ def _stacked_gradients(
 
 
 def _chunk(problem: Network, inputs: tuple[Tensor, ...], dtype: torch.dtype, layout: str) -> int:
-    """Draws that fit: a guess of so many times the inputs, and six gradients a device, for each."""
+    """Draws that fit: a guess of so many times the inputs, and six gradients per device, for each."""
     wide = torch.finfo(dtype).bits // 8
     each = (800 if layout == "patches" else 100) * sum(t.numel() for t in inputs) * wide + 6 * len(
         problem.counts

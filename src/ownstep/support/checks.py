@@ -14,7 +14,7 @@ WEIGHT_TOLERANCE = 1e-9
 
 
 def finite_row(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """One finite number a device, as an array."""
+    """One finite number per device, as an array."""
     try:
         row = np.atleast_1d(np.asarray(values, dtype=float))
     except (TypeError, ValueError):
@@ -27,7 +27,7 @@ def finite_row(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def device_weights(values: ArrayLike, devices: int) -> NDArray[np.float64]:
-    """Weights w_i: one a device, positive, summing to one."""
+    """Weights w_i: one per device, positive, summing to one."""
     weights = finite_row("weights", values)
     if len(weights) != devices:
         raise InvalidInput(f"{len(weights)} weights for {devices} devices")

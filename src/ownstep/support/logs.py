@@ -29,7 +29,7 @@ HELP = {
 
 
 class RoundLog:
-    """Tells every round as it ends.
+    """Records every round as it ends.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ class Bar:
         return self
 
     def update(self, done: int, note: str = "") -> None:
-        """Show that ``done`` of the total are done; draws at most ten times a second."""
+        """Show that ``done`` of the total are done; draws at most ten times per second."""
         now = time.monotonic()
         if not self.enabled or now - self._began < APPEARS_AFTER or now - self._drawn < 0.1:
             return

@@ -15,6 +15,7 @@ from ownstep.cli.common import (
     Alpha,
     Categories,
     Count,
+    FamilyName,
     Format,
     Ignore,
     Json,
@@ -26,6 +27,7 @@ from ownstep.cli.common import (
     Seed,
     Site,
     Split,
+    Standardise,
     build,
     console,
     emit,
@@ -55,6 +57,8 @@ def plan(
     categories: Categories = None,
     ignore: Ignore = None,
     format: Format = None,
+    family: FamilyName = "auto",
+    standardise: Standardise = False,
     partition: Split = None,
     devices: Count = None,
     L: Annotated[
@@ -98,7 +102,7 @@ def plan(
     assert data is not None
     problem, split = build(
         data, partition, devices, strong[0], seed, alpha, rows, per_device,
-        reading(label, site, missing, format, categories, ignore),
+        reading(label, site, missing, format, categories, ignore), family, standardise,
     )  # fmt: skip
     setting = {"data": data, "partition": split.rule, "note": split.note, "mu": strong[0], "seed": seed}
     setting["samples"] = split.counts.tolist()

@@ -1,4 +1,4 @@
-"""The cluster engine: every rank holds some devices and only their data; one all-reduce of one vector a round.
+"""The cluster engine: every rank holds some devices and only their data; one all-reduce of one vector per round.
 
 All ranks hold the same small state of the method, compute the same ``ask``, evaluate their own devices' share of the
 mix and add the shares up; then all make the same ``tell``. There is no server. Methods that keep a point per device

@@ -1,4 +1,4 @@
-"""One row a device, each on the rank that holds the device: what methods without a server keep their points in.
+"""One row per device, each on the rank that holds the device: what methods without a server keep their points in.
 
 Methods only add and scale vectors, and mix rows by a matrix W. So they run unchanged on this kind of stack: a sum stays
 on its rank, and ``W @ rows`` fetches from other ranks the rows of neighbours, nothing else.
@@ -49,7 +49,7 @@ class Placement:
 
 
 class Rows:
-    """A stack with one row a device, of which this rank holds its own.
+    """A stack with one row per device, of which this rank holds its own.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class Rows:
 
 
 def scatter(state: Any, home: Placement, x0: Any) -> Any:
-    """A state whose stacks, one row a device, have become :class:`Rows`."""
+    """A state whose stacks, one row per device, have become :class:`Rows`."""
     changes = {}
     for f in dataclasses.fields(state):
         value = getattr(state, f.name)

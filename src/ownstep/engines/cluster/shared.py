@@ -76,7 +76,7 @@ class Shared:
         return losses, total
 
     def gradients(self, x: Any) -> Rows:
-        """One row a device, each on its rank; nothing is sent."""
+        """One row per device, each on its rank; nothing is sent."""
         return Rows(self.problem.gradients(x.block if isinstance(x, Rows) else x), self.home)
 
     def hessian_product(self, x: Any, v: Any) -> Any:

@@ -62,12 +62,12 @@ CARRIED = ("x", "mix", "local", "links", "also", "curvature", "base", "hessian",
 
 @dataclass(frozen=True)
 class Terms:
-    """What the coordinator insists on.
+    """What the coordinator requires of a run.
 
     Parameters
     ----------
     sites : how many sites there are; the run begins when all have joined once.
-    deadline : seconds a round waits for its replies.
+    deadline : seconds that a round waits for its replies.
     joining : seconds to wait for all sites at the start.
     missing : what becomes of the share of a site that does not answer, see :data:`~ownstep.engines.MISSING`.
     secure : parameters of secure aggregation (SecAgg+), or None for replies that the coordinator can read.
@@ -138,7 +138,7 @@ def race(
         from them, even if some of its sites are away.
     L_pooled : smoothness of f, for methods that step by 1/L; no coordinator can measure it.
     task : sent along when the sites are asked who they are, for owners whose problem depends on it.
-    log : where every round is told as it ends, see :class:`ownstep.support.logs.RoundLog`.
+    log : records every round as it ends, see :class:`ownstep.support.logs.RoundLog`.
 
     Returns
     -------
@@ -344,7 +344,7 @@ class _Loop(Loop):
         super().advance()
 
     def _rows(self, ask: Ask, seen: Gathered) -> Array:
-        """One row a site, grad f_i(x) or its move: what came back divided by what it was multiplied with."""
+        """One row per site, grad f_i(x) or its move: what came back divided by what it was multiplied with."""
         if seen.rows is None:
             raise InvalidInput(f"{self.method!r} needs every site's own vector, which secure aggregation never shows")
         assert ask.mix is not None

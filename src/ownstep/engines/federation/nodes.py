@@ -51,7 +51,7 @@ class Roster:
 
     Parameters
     ----------
-    names, nodes, samples, L, mu, losses : one entry a site: its name, Flower's node id, its size, its constants, and
+    names, nodes, samples, L, mu, losses : one entry per site: its name, Flower's node id, its size, its constants, and
         its loss at the start of its own problem, by which a resumed run knows the data again.
     dim, dtype : of x.
     kind : what the L_i are, the weakest of the sites' words, see :data:`STRENGTH`.

@@ -60,7 +60,7 @@ class SecurePlus:
         return float(2 * self.clip / 2**self.bits)
 
     def gather(self, nodes: Nodes, roster: Roster, ask: Ask, point: Any, k: int) -> Gathered:
-        """One round: the sum over those who stayed to its end."""
+        """Run one round and return the sum over the sites that stayed to its end."""
         from flwr.common import ndarrays_to_parameters
         from flwr.server.compat.legacy_context import LegacyContext
         from flwr.server.workflow import SecAggPlusWorkflow

@@ -48,7 +48,7 @@ TASK = "ownstep.task"
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """What an owner of data brings to a federation.
+    """One owner's data and problem in a federation.
 
     Parameters
     ----------

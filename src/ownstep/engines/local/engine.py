@@ -1,4 +1,4 @@
-"""The local engine: all devices in this process, one pass over the data a round."""
+"""The local engine: all devices in this process, one pass over the data per round."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ownstep.support.threads import calm_blas
 
 
 def describe(problem: Problem, smoothness: Smoothness | str = "exact") -> Plan:
-    """Weights from the problem, constants from a measurement: what methods are started with.
+    """Measure the devices: weights from the problem, constants from a measurement.
 
     With ``"adaptive"`` nothing is measured: enough for methods that need no constant (``constant_free``). A problem
     whose data is elsewhere describes itself.
@@ -69,7 +69,7 @@ def run(
     smoothness : a measurement, or how to make one; not used when ``devices`` is given, nor by methods that need no
         constant.
     x0 : the start; ``problem.x0()`` by default.
-    participation : who takes part in each round; everyone by default.
+    participation : which devices take part in each round; all by default.
     target : stop once f(x^k) is at most this.
     gradient_tolerance : stop once ||grad f(x^k)|| is at most this.
     checkpoint : a file written in the first round, then every few seconds (rarer as the history grows), on Ctrl-C and
@@ -81,7 +81,7 @@ def run(
         for; in Algorithm 1's local phase it takes a second sum in the same pass, and is nan unless asked for here.
     seed, search_target : of the search behind ``GD("tuned")``, and the f it races to; ``target`` by default.
     limits : a budget of bytes or seconds, or patience; ``stopped`` then says what ran out.
-    log : told of every round as it ends, see :class:`ownstep.support.logs.RoundLog`.
+    log : records every round as it ends, see :class:`ownstep.support.logs.RoundLog`.
     observe : called with (k, x^k) for every iterate, to measure along the way; it must not change x.
 
     Returns

@@ -333,7 +333,7 @@ def vectors(answer: Answer) -> list[Any]:
 
 
 def _check_lengths(k: Any, arrays: dict[str, NDArray[Any]]) -> None:
-    """One entry a round, whatever else the file says."""
+    """One entry per round, whatever else the file says."""
     if not isinstance(k, int) or k < 0 or len(arrays["took_part"]) not in (0, k):
         raise ValueError(f"it is of round {k!r}")
     wrong = [c for c in COLUMNS if arrays[c].shape != (k,)]

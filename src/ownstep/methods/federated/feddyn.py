@@ -1,4 +1,4 @@
-"""FedDyn: a linear term on every device that makes its minimiser agree with everybody's."""
+"""FedDyn: a linear term on every device that makes its minimiser agree with that of all data."""
 
 from __future__ import annotations
 

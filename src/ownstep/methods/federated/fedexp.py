@@ -50,7 +50,7 @@ class FedExP(FedOpt):
         return LocalWork(self.local_steps, state.client_step, norms=True)
 
     def tell(self, state: ServerState, answer: Answer) -> ServerState:
-        """The extrapolated step; of nobody's moves, none."""
+        """Take the extrapolated step; none where no device took part."""
         delta = -state.client_step * answer.sum
         spread, length = state.client_step**2 * answer.squares, norm(delta) ** 2 + self.epsilon
         eta_g = max(1.0, spread / (2 * length)) if length else 1.0

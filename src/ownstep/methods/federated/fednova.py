@@ -56,7 +56,7 @@ class FedNova(FedOpt):
         return Ask(state.x, state.devices.weights / tau, work)
 
     def tell(self, state: ServerState, answer: Answer) -> ServerState:
-        """A step as long as the mean number of local steps of those who took part."""
+        """Take a step as long as the mean number of local steps of the devices that took part."""
         w = state.devices.weights * (1.0 if answer.present is None else answer.present)
         effective = float(w @ self.taus(state.devices)) / (float(w.sum()) or 1.0)
         return replace(self._step(state, -effective * state.client_step * answer.sum), k=state.k + 1)

@@ -38,7 +38,7 @@ class FedOpt(ABC):
     ----------
     client_step : eta_l, a number or a name of :data:`~ownstep.methods.pooled.gd.STEPS`.
     server_step : eta.
-    local_steps : E (K in the paper) steps a round.
+    local_steps : E (K in the paper) steps per round.
     """
 
     client_step: float | str = "largest"

@@ -71,7 +71,7 @@ class Scaffold:
         return Ask(state.x, state.devices.weights, work)
 
     def tell(self, state: ScaffoldState, answer: Answer) -> ScaffoldState:
-        """The server's step, and c_i^+ for those who were there."""
+        """Take the server's step, and update c_i for the devices that took part."""
         here = np.ones(len(state.devices)) if answer.present is None else answer.present
         fresh = (1 / self.local_steps) * answer.gradients - self._mean(state)
         controls = state.controls + alike(here[:, None].astype(float), state.x) * fresh

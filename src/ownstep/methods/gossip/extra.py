@@ -1,4 +1,4 @@
-"""Exact methods without a server that send one vector a link: EXTRA and NIDS."""
+"""Exact methods without a server that send one vector per link: EXTRA and NIDS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EXTRA(Peers):
         X^{k+1} = W X^k - alpha G^k + S^k.
 
     Converges to the minimiser for alpha < (1 + lambda_N) / max_i N w_i L_i; steps of their own would move its limit.
-    A device that is not there would break the recursion: everyone has to take part.
+    An absent device would break the recursion, so every device has to take part.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class NIDS(Peers):
         X^{k+1} = W~ (psi^k + X^k - psi^{k-1}),      W~ = I - A (I - W) / (2 max_i alpha_i),   psi^{-1} = X^0.
 
     The limit is the minimiser whatever the steps alpha_i < 2 / (N w_i L_i) are. With one common step it is exact
-    diffusion (Yuan, Ying, Zhao and Sayed 2019). Everyone has to take part.
+    diffusion (Yuan, Ying, Zhao and Sayed 2019). Every device has to take part.
 
     Parameters
     ----------

@@ -16,34 +16,34 @@ Links = NDArray[np.bool_]
 
 
 def complete(devices: int) -> Links:
-    """Everyone with everyone."""
+    """Link every device with every other."""
     return ~np.eye(devices, dtype=bool)
 
 
 def ring(devices: int) -> Links:
-    """Everyone with the one before and the one after, in a circle."""
+    """Link every device with the one before and the one after, in a circle."""
     return path(devices) | _pairs(devices, [(0, devices - 1)])
 
 
 def path(devices: int) -> Links:
-    """A ring with one link missing."""
+    """Link the devices in a line: a ring without one link."""
     return _pairs(devices, [(i, i + 1) for i in range(devices - 1)])
 
 
 def star(devices: int) -> Links:
-    """Everyone with the first."""
+    """Link every device with the first."""
     return _pairs(devices, [(0, i) for i in range(1, devices)])
 
 
 def grid(devices: int) -> Links:
-    """Rows and columns, as square as the number of devices allows; a last row may be shorter."""
+    """Link rows and columns, as square as the number of devices allows. The last row may be shorter."""
     width = int(np.ceil(np.sqrt(devices)))
     right = [(i, i + 1) for i in range(devices - 1) if (i + 1) % width]
     return _pairs(devices, right + [(i, i + width) for i in range(devices - width)])
 
 
 def erdos_renyi(devices: int, p: float | None = None, seed: int = 0) -> Links:
-    """Every link with probability p, drawn again until the graph is connected (at most a thousand times).
+    """Draw every link with probability p, until the graph is connected (at most a thousand times).
 
     By default p = 2 log(N) / N, twice the threshold above which such a graph is usually connected.
     """

@@ -25,7 +25,7 @@ class Mixing:
 
     Parameters
     ----------
-    matrix : W, one row a device; W_ij > 0 only where i and j talk to each other.
+    matrix : W, one row per device; W_ij > 0 only where i and j talk to each other.
     name : the graph it belongs to, for tables.
     """
 

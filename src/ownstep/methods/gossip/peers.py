@@ -31,7 +31,7 @@ STEPS = {
 
 @dataclass(frozen=True, eq=False)
 class PeersState:
-    """One point a device, what else each remembers, and the constants the method was started with."""
+    """One point per device, what else each remembers, and the constants the method was started with."""
 
     x: Vector
     k: int

@@ -16,7 +16,7 @@ class DANE(GIANT):
 
     Shamir, Srebro and Zhang (2014). Their step is t_k = 1, which diverges on devices that are unlike each other unless
     prox is chosen for them; here t_k = 1 is tried first and the line search shortens it where f does not fall. Two
-    exchanges an iteration, as :class:`GIANT`, and a device's exchange is a whole minimisation.
+    exchanges per iteration, as :class:`GIANT`, and a device's exchange is a whole minimisation.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class SHED(Searched[ShedState]):
         return replace(super().ask(state), sketch=SketchWork(self.vectors, skip=state.sent))
 
     def tell(self, state: ShedState, answer: Answer) -> ShedState:
-        """Add the eigenvectors to those sent since the renewal, then search as ever."""
+        """Add the eigenvectors to those sent since the renewal, then search."""
         if answer.sketches:
             whole = [self._joined(state, i, s) for i, s in enumerate(answer.sketches) if s is not None]
             state = replace(state, bank=state.bank.renewed(whole), sent=state.sent + self.vectors)

@@ -15,12 +15,12 @@ from ownstep.support.errors import unknown_name
 RANK, OFF, GROWTH, LEAST = 10, 2.0, 1.5, 2
 """The default rank; how far off M may be along a step; how much longer than before the last sketch to wait for one."""
 CLIP = (0.1, 10.0)
-"""M^{-1} is scaled by a factor in between."""
+"""The least and the largest factor by which M^{-1} is scaled."""
 
 
 @dataclass(frozen=True, eq=False)
 class CurvatureState(PairsState):
-    """And the devices' sketches, whether new ones are wanted with the trial, and the exchange of the last ones."""
+    """State of L-BFGS with the devices' sketches, whether new ones are wanted, and when the last ones were sent."""
 
     bank: Bank = field(kw_only=True, repr=False)
     wanted: bool = field(default=True, repr=False)
@@ -41,7 +41,7 @@ class OwnCurvature(Remembering[CurvatureState]):
         <s, y> / <y, M^{-1} y> outside [1/2, 2]      or      <s, y>^2 < <s, M s> <y, M^{-1} y> / 2,
 
     and 1.5 times as many exchanges have passed as at the last sketch, and two more: at most 1 + log(1 + T/4) / log 1.5
-    sketches in T exchanges. Absent devices count with their last one. Parameters beside ``memory``, the pairs kept:
+    sketches in T exchanges. Absent devices count with their last one. Parameters, besides ``memory`` (pairs kept):
 
     rank : k; 10 by default, on a device of few rows at most half of them. One given and above that is refused.
     sketch : ``"own"`` eigenpairs of every device, or ``"sum"``: all multiply one shared random matrix and only the sum
@@ -63,18 +63,18 @@ class OwnCurvature(Remembering[CurvatureState]):
             raise unknown_name("sketch", self.sketch, ["own", "sum"])
 
     def start(self, x0: Vector, devices: Devices) -> CurvatureState:
-        """Nothing is known at x0."""
+        """Begin at x0 without any curvature."""
         bank = Bank.empty(x0, devices.weights.tolist() if self.sketch == "own" else [1.0])
         return CurvatureState(**begin(x0, devices), pairs=Pairs.none(x0), bank=bank)
 
     def ask(self, state: CurvatureState) -> Ask:
-        """Grad f at the trial, and sketches there when they are wanted."""
+        """Ask for grad f at the trial, and for sketches there when they are wanted."""
         revealing = "allow" if self.revealing else "reduce" if self.rank is None else "refuse"
         work = SketchWork(RANK if self.rank is None else self.rank, self.sketch == "sum", self.seed, revealing)
         return replace(super().ask(state), sketch=work if state.wanted else None)
 
     def tell(self, state: CurvatureState, answer: Answer) -> CurvatureState:
-        """As L-BFGS; sketches count whether the trial is kept or not, as they have been paid for."""
+        """Do as L-BFGS does. Sketches are used whether the trial is kept or not."""
         if state.wanted and any(s is not None for s in answer.sketches):
             bank = state.bank.renewed([s and s.resolved(self.seed) for s in answer.sketches])
             state = replace(state, bank=bank, wanted=False, sketched=state.k + 1)

@@ -1,4 +1,4 @@
-"""Own steps without any constant: every device measures its own curvature on the way."""
+"""Own steps without any constant: every device measures its own curvature during the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ grad f, at which the own sum is used up; own steps that may fail; the predicted 
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveState(SecantState):
-    """And the devices' curvatures, the coefficients of the own sum, that sum at x^k, and its size at first."""
+    """State with the devices' curvatures, the coefficients w_i / L_i, the sum s at x^k, and its first size."""
 
     own: Vector = field(kw_only=True, repr=False)
     curvature: tuple[float, ...] = field(default=(), repr=False)
@@ -38,36 +38,36 @@ class AdaptiveState(SecantState):
 class AdaptiveOwnStep(OwnStep):
     """``OwnStep(smoothness="adaptive")``: Algorithm 1 with the curvature L_i^k each device measures between two rounds.
 
-        local phase    x^{k+1} = x^k - alpha_k sum_i (w_i / L_i) grad f_i(x^k)
+        local phase    x^{k+1} = x^k - alpha_k s,                s = sum_i (w_i / L_i) grad f_i(x^k)
         common phase   x^{k+1} = x^k - grad f(x^k) / L^k,        L^k = min( secant of grad f, sum_i w_i L_i )
 
-    with L_i the larger of L_i^k and half of what it was before, held fixed for a local phase, and alpha_k >= 1 the
-    Barzilai-Borwein step of the own sum. Both sums come with every local round, so that the switch is a matter of
-    seeing: the local phase minimises sum_i w_i f_i / L_i and drives the own sum to 0, which grad f need not follow; it
-    ends once the own sum has shrunk to a quarter of its share of grad f, or after three own steps that failed.
+    L_i is the larger of L_i^k and half of what it was before, and is held fixed for a local phase. alpha_k >= 1 is the
+    Barzilai-Borwein step of the sum s. Every local round brings both s and grad f. The local phase minimises
+    sum_i w_i f_i / L_i and drives s to 0, but not grad f. It ends once s has shrunk to a quarter of its share of
+    grad f, or after three own steps that failed.
 
-    Every point passes the test of :mod:`ownstep.methods.pooled.safeguard`, or the last one is returned to: gradient
-    descent's bound holds up to its constant. In full rounds of convex f_i L^k is the pooled secant, by Jensen's
-    inequality; else that may be noise, and the devices' mean takes over, in M too: for convex f_i at most L-bar,
-    without bound otherwise. Where participants change, the test is of those who answered twice running, and proves
-    nothing about f; with mini-batches there is none: like steps of constant length, these end in a noise ball.
+    Every point passes the test of :mod:`ownstep.methods.pooled.safeguard`, or the method returns to the last one. So
+    gradient descent's bound holds up to its constant. In full rounds of convex f_i L^k is the pooled secant, by
+    Jensen's inequality. Otherwise that may be noise, and the devices' mean is used, in M too: for convex f_i it is at
+    most L-bar, else unbounded. Where participants change, the test uses the devices that answered twice in a row, and
+    proves nothing about f. With mini-batches there is no test, and the method ends in a noise ball.
 
-    The ``switch`` of Algorithm 1 is not used, and nothing of ``devices`` but the weights.
+    The ``switch`` of Algorithm 1 is not used, and of ``devices`` only the weights.
     """
 
     constant_free: ClassVar[bool] = True
 
     def start(self, x0: Vector, devices: Devices) -> AdaptiveState:  # type: ignore[override]
-        """Nothing is known at x0."""
+        """Begin at x0 without any measurement."""
         return AdaptiveState(**begin(x0, devices.reweighted(self.weights)), own=0.0 * x0)
 
     def ask(self, state: AdaptiveState) -> Ask:  # type: ignore[override]
-        """Grad f, every curvature, and in the local phase the own sum."""
+        """Ask for grad f, every curvature, and in the local phase the sum s."""
         also = np.array(state.mix) if state.mix else None
         return Ask(state.x, state.devices.weights, also=also, curvature=True)
 
     def tell(self, state: AdaptiveState, answer: Answer) -> AdaptiveState:  # type: ignore[override]
-        """Keep the point and step on from it, or go back and step less."""
+        """Keep the point and take the next step, or go back and take a shorter one."""
         if (found := seen(state, answer)) is None:
             return stay(state, answer, rise=0.0, alpha=0.0)
         s, y = found
@@ -88,7 +88,7 @@ class AdaptiveOwnStep(OwnStep):
         return _own(kept, s, answer) if state.mix else _begin(kept)
 
     def point(self, state: AdaptiveState) -> Vector:  # type: ignore[override]
-        """The point tried; one that is not kept has cost a round all the same."""
+        """The point tried. A point that is not kept costs a round too."""
         return state.x
 
     def progress(self, state: AdaptiveState) -> Progress:  # type: ignore[override]

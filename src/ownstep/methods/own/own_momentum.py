@@ -17,7 +17,7 @@ from ownstep.plan import Devices
 
 @dataclass(frozen=True, eq=False)
 class MomentumState(OwnStepState):
-    """Besides where Algorithm 1 stands: the second sequence, and the number that sets the momentum."""
+    """State of Algorithm 1, with the second sequence and the number that sets the momentum."""
 
     other: Vector = field(repr=False)
     number: float
@@ -28,28 +28,28 @@ class MomentumOwnStep(OwnStep):
     """``OwnStep(momentum=...)``: the local phase accelerated on sum_i w_i f_i / L_i, the common one on f.
 
     With c_i = w_i / L_i in the local phase and w_i / L_bar in the common one, sum_i c_i f_i has smoothness at most 1
-    and strong convexity q = sum_i c_i mu_i, the inverse condition number. On it runs, from rest at either start,
+    and strong convexity q = sum_i c_i mu_i, the inverse condition number. On it runs, without momentum at first,
 
         "nesterov"   y = x^k + beta (x^k - x^{k-1}),   x^{k+1} = y - sum_i c_i grad f_i(y),
                      beta = (1 - sqrt(q)) / (1 + sqrt(q))
         "item"       the method :class:`ITEM` with alpha = 1 and this q
 
-    (beta = j/(j + 3) after j rounds where q = 0). A momentum that is broken off is lost, so the default switch tries no
-    common rounds in between: it is :class:`Shrunk`.
+    (beta = j/(j + 3) after j rounds where q = 0). An interrupted momentum is lost. So the default switch is
+    :class:`Shrunk`, which tries no common rounds in between.
     """
 
     switch: Switch = field(default_factory=Shrunk)
 
     def start(self, x0: Vector, devices: Devices) -> MomentumState:
-        """Begin at x0, at rest, in the local phase."""
+        """Begin at x0, without momentum, in the local phase."""
         return MomentumState(x0, 0, self.switch.begin(), devices.reweighted(self.weights), other=x0, number=0.0)
 
     def ask(self, state: MomentumState) -> Ask:  # type: ignore[override]
-        """The sum with the phase's coefficients, at the extrapolated point."""
+        """Ask for the sum with the phase's coefficients, at the extrapolated point."""
         return Ask(self._extrapolated(state), self._coefficients(state))
 
     def tell(self, state: MomentumState, answer: Answer) -> MomentumState:  # type: ignore[override]
-        """One accelerated step; where the phase changes, the momentum starts from rest."""
+        """Take one accelerated step. Where the phase changes, the momentum starts at zero."""
         y, q = self._extrapolated(state), self._q(state)
         if self.momentum == "nesterov":
             x, other, number = y - answer.sum, state.x, state.number + 1

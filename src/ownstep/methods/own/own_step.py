@@ -17,7 +17,7 @@ from ownstep.plan import Devices
 
 @dataclass(frozen=True, eq=False)
 class OwnStepState:
-    """Where Algorithm 1 stands: the iterate, the round, and what the switch has seen."""
+    """State of Algorithm 1: the iterate, the round, and what the switch has seen."""
 
     x: Vector
     k: int
@@ -26,26 +26,26 @@ class OwnStepState:
 
     @property
     def local(self) -> bool:
-        """Is the coming round's step the devices' own?"""
+        """Whether the next round takes own steps."""
         return self.watch.fired is None and not self.watch.probing
 
 
 @dataclass(frozen=True)
 class OwnStep:
-    """Every device takes its own step 1/L_i until progress stalls, then all take 1/L_bar.
+    """Algorithm 1: own steps 1/L_i until progress stalls, then the common step 1/L_bar.
 
         local phase    x^{k+1} = x^k - sum_i w_i grad f_i(x^k) / L_i
         common phase   x^{k+1} = x^k - sum_i w_i grad f_i(x^k) / L_bar,     L_bar = sum_i w_i L_i
 
-    The server asks for one sum and subtracts it; it never sees a single device's gradient.
+    The server asks for one sum and subtracts it. It never sees a single device's gradient.
 
     Parameters
     ----------
-    switch : when to leave the local phase (epsilon in Algorithm 1); :class:`Plateau` needs no tuning.
+    switch : when to leave the local phase (epsilon in Algorithm 1). :class:`Plateau` needs no tuning.
     weights : ``"samples"`` takes the devices' shares w_i of the objective; ``"uniform"`` takes 1/N, the
         paper's literal line, which minimises another function when devices differ in size.
-    smoothness : ``"given"`` takes the devices' constants L_i; with ``"adaptive"`` every device measures its curvature
-        on the way and no constant is needed: see :class:`~ownstep.methods.own.own_adaptive.AdaptiveOwnStep`.
+    smoothness : ``"given"`` takes the devices' constants L_i. With ``"adaptive"`` every device measures its curvature
+        during the run, see :class:`~ownstep.methods.own.own_adaptive.AdaptiveOwnStep`.
     momentum : ``"nesterov"`` or ``"item"`` accelerates both phases, see
         :class:`~ownstep.methods.own.own_momentum.MomentumOwnStep`.
     """
@@ -67,11 +67,11 @@ class OwnStep:
         return OwnStepState(x0, 0, self.switch.begin(), devices.reweighted(self.weights))
 
     def ask(self, state: OwnStepState) -> Ask:
-        """The pair (x, w alpha) with alpha_i = 1/L_i in the local phase and 1/L_bar in the common one."""
+        """Ask for sum_i w_i alpha_i grad f_i(x), with alpha_i = 1/L_i in the local phase, else 1/L_bar."""
         return Ask(state.x, self._mix(state))
 
     def tell(self, state: OwnStepState, answer: Answer) -> OwnStepState:
-        """X - sum; nothing else."""
+        """Subtract the sum from x, and show the round to the switch."""
         x, k = state.x - answer.sum, state.k + 1
         if state.watch.fired is not None:
             return replace(state, x=x, k=k)

@@ -17,8 +17,8 @@ LOCAL_SHARE, PROBE_SHARE = 4, 8
 class Plateau:
     """Switch once common rounds, tried for a moment, lower f much faster than local ones do.
 
-    After every stretch of local rounds come a few common ones, a *probe*: they are steps like any other, so
-    nothing is spent on them. The second half of each tells how much a round lowers f:
+    After every stretch of local rounds come a few common ones, a *probe*. They are steps like any other, so
+    they cost nothing extra. The second half of each measures how much a round lowers f:
 
         switch when    (decrease of a common round)  >  (L_max / L_min) (decrease of a local round),
 
@@ -32,17 +32,17 @@ class Plateau:
     repaired at any time, while a local round may be worth up to L_bar / L_min common ones: the product is
     L_max / L_min. The rule sees only f, the one number the server receives with every sum.
 
-    Where devices are absent, f is the mean over those who are there: it jumps with them, and the rule may fire after a
-    few rounds. On a loss that is not convex own steps may raise f for a while, and it fires then. That costs the local
-    phase, not convergence; :class:`~ownstep.methods.At` is not misled.
+    Where devices are absent, f is the mean over those that take part. It jumps with them, and the rule may switch after
+    a few rounds. On a loss that is not convex own steps may raise f for a while, and it switches then. That costs the
+    local phase, not convergence. :class:`~ownstep.methods.At` does not use f.
     """
 
     def begin(self) -> Watch:
-        """A first stretch of six local rounds."""
+        """Begin with a stretch of six local rounds."""
         return Watch(memory=(0, 6, math.nan, math.nan))
 
     def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
-        """Account for the k-th round; at the end of a stretch turn to the other kind, or for good."""
+        """Record round k. At the end of a stretch change to the other kind of round, or switch."""
         start, length, mark, local_rate = watch.memory
         at = k - 1 - start
         if at < length - 1:

@@ -1,4 +1,4 @@
-"""Steps written down round by round and device by device: what a design hands back, and what a paper's table holds."""
+"""Steps listed by round and device: what a design returns, and what a paper's table holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ownstep.support.errors import InvalidInput
 
 @dataclass(frozen=True, eq=False)
 class ScheduleState:
-    """Where to look next, the last point without momentum, and the round."""
+    """State of a schedule: the next point to evaluate, the last point without momentum, and the round."""
 
     x: Vector
     y: Vector = field(repr=False)
@@ -30,13 +30,13 @@ class Schedule:
         y^{k+1} = x^k - sum_i w_i alpha_{k,i} grad f_i(x^k),     alpha_{k,i} = scales[k][i] / L_i
         x^{k+1} = y^{k+1} + beta_k (y^{k+1} - y^k) + gamma_k (y^{k+1} - x^k)
 
-    for as many rounds as ``scales`` has rows; from then on alpha = ``after`` / L_bar on every device, without momentum.
+    for as many rounds as ``scales`` has rows. After that alpha = ``after`` / L_bar on every device, without momentum.
     Algorithm 1, gradient descent, Nesterov's method, OGM and ITEM are all of this form.
 
     Parameters
     ----------
-    scales : one row a round, with one number a device, or a single number for all of them.
-    momentum : one row (beta_k, gamma_k) a round; none by default.
+    scales : one row per round, with one number per device, or a single number for all of them.
+    momentum : one row (beta_k, gamma_k) per round; none by default.
     after : the scale of the common step once the rows are used up.
     """
 
@@ -58,18 +58,18 @@ class Schedule:
         object.__setattr__(self, "momentum", pairs)
 
     def start(self, x0: Vector, devices: Devices) -> ScheduleState:
-        """Begin at x0, at rest."""
+        """Begin at x0, without momentum."""
         width = max(map(len, self.scales), default=1)
         if width not in (1, len(devices)):
             raise InvalidInput(f"this schedule is for {width} devices, not for {len(devices)}")
         return ScheduleState(x0, x0, 0, devices)
 
     def ask(self, state: ScheduleState) -> Ask:
-        """The pair (x, w alpha)."""
+        """Ask for sum_i w_i alpha_{k,i} grad f_i(x)."""
         return Ask(state.x, self._mix(state))
 
     def tell(self, state: ScheduleState, answer: Answer) -> ScheduleState:
-        """One step and two kinds of momentum."""
+        """Take one step with two kinds of momentum."""
         x = y = state.x - answer.sum
         beta, gamma = self.momentum[state.k] if state.k < len(self.momentum) else (0.0, 0.0)
         if beta or gamma:
@@ -81,7 +81,7 @@ class Schedule:
         return state.x
 
     def progress(self, state: ScheduleState) -> Progress:
-        """Where in the schedule, and the mean step sum_i w_i alpha_{k,i}."""
+        """The place in the schedule, and the mean step sum_i w_i alpha_{k,i}."""
         return Progress("local" if state.k < len(self.scales) else "common", float(self._mix(state).sum()))
 
     def _mix(self, state: ScheduleState) -> NDArray[np.float64]:

@@ -37,11 +37,11 @@ class Switch(Protocol):
     """A rule that ends the local phase."""
 
     def begin(self) -> Watch:
-        """Before the first round."""
+        """The memory before the first round."""
         ...
 
     def observe(self, watch: Watch, k: int, move: Vector, value: float, devices: Devices) -> Watch:
-        """After round k = 1, 2, ... before the switch, which moved by -``move`` from a point of loss ``value``."""
+        """The memory after local round k = 1, 2, ..., which moved by -``move`` from a point of loss ``value``."""
         ...
 
 
@@ -96,7 +96,9 @@ class NormBelow:
 
 @dataclass(frozen=True)
 class Shrunk:
-    """Switch once the own sum has fallen to a share of its first size: :class:`NormBelow` without a scale to choose.
+    """Switch once the sum of own steps has fallen to a share of its first size.
+
+    This is :class:`NormBelow` without a scale to choose.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from ownstep.support.checks import whole_number
 
 @dataclass(frozen=True, eq=False)
 class OptimalState:
-    """Where to look next, the other sequence, and the number (theta_k or A_k) that sets the momentum."""
+    """State with the next point to evaluate, the other sequence, and the number theta_k or A_k of the momentum."""
 
     x: Vector
     other: Vector = field(repr=False)

@@ -12,7 +12,7 @@ from ownstep.plan import Devices
 
 @dataclass(frozen=True, eq=False)
 class RestartState(DescentState):
-    """And how many rounds the present momentum has grown."""
+    """State of Nesterov's method, with the number of rounds since the last restart."""
 
     since: int = field(default=0, kw_only=True)
 

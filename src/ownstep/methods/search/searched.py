@@ -3,14 +3,14 @@
 Such a method chooses a direction p at the last point kept, x, and searches along x + t p with
 :mod:`ownstep.methods.search.wolfe`. Only sums travel: grad f and f at every trial.
 
-**Absent devices.** Values and slopes of two points can only be compared over the same devices. Once somebody was
-absent, every trial is therefore asked for together with x (``Ask.base``), and a trial is kept when it is low enough for
-those who answered,
+**Absent devices.** Values and slopes of two points can only be compared over the same devices. So after the first
+absence every trial is asked for together with x (``Ask.base``). A trial is kept when it is low enough for the set S of
+devices that answered,
 
     f_S(x + t p) <= f_S(x) + 1e-3 t <grad f_S(x), p>,
 
-and tried at a shorter t otherwise. Where p climbs for those who answered, a direction is chosen anew from their
-gradient at x. An exchange in which nobody answers changes nothing.
+and tried at a shorter t otherwise. Where p is no descent direction for S, a new direction is chosen from the gradient
+of f_S at x. An exchange without any answer changes nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Searched(ABC, Generic[State]):
         return state
 
     def ask(self, state: State) -> Ask:
-        """Grad f at the trial, and at the base too where somebody was absent."""
+        """Ask for grad f at the trial, and at the base too after an absence."""
         return Ask(state.x, state.devices.weights, base=self._compared(state))
 
     def _compared(self, state: State) -> Vector:
@@ -77,7 +77,7 @@ class Searched(ABC, Generic[State]):
         return state.base if state.partial and state.kept else None
 
     def tell(self, state: State, answer: Answer) -> State:
-        """Keep the trial and step on from it, or try another t."""
+        """Keep the trial and choose the next direction, or try another t."""
         if answer.present is not None and not answer.present.any():  # nobody came: ask again
             return replace(state, k=state.k + 1)
         everyone = answer.present is None or bool(answer.present.all())
@@ -98,7 +98,7 @@ class Searched(ABC, Generic[State]):
         return self._tried(replace(state, search=search))
 
     def point(self, state: State) -> Vector:
-        """The trial; one that is not kept has cost an exchange all the same."""
+        """The trial. A trial that is not kept costs an exchange too."""
         return state.x
 
     def progress(self, state: State) -> Progress:

@@ -186,8 +186,11 @@ def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, device: Any = 
 
 def classes_of(labels: Array) -> Array:
     """The different labels in order, at least two."""
-    if labels.ndim != 1 or not len(labels):
-        raise InvalidInput(f"labels must be one a sample, got shape {labels.shape}")
+    if labels.ndim != 1:
+        got = repr(labels.tolist()) if labels.ndim == 0 else f"an array of shape {labels.shape}"
+        raise InvalidInput(f"labels must be a list with one label per row, got {got}")
+    if not len(labels):
+        raise InvalidInput("the table is empty: logistic regression needs rows, each with a label; got 0 labels")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidInput(f"labels must be finite, got {labels[~np.isfinite(labels)][0]}")
     try:

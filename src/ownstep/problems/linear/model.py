@@ -177,11 +177,11 @@ class LinearModel(ABC):
         return self._losses(x, loss), totals.reshape(self.dim, c.shape[1]) + ridge
 
     def gradients(self, x: Array) -> Array:
-        """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
+        """One row per device: grad f_i(x), or grad f_i(x_i) when x has one row per device."""
         return self.each(x)[1]
 
     def each(self, x: Array) -> tuple[NDArray[np.float64], Array]:
-        """(f_i for every device, one row a device: grad f_i), at x or at row i of x; N vectors, but still one pass."""
+        """(f_i for every device, one row per device: grad f_i), at x or at row i of x, in one pass."""
         return by_device.each(self, x)
 
     def hessian_product(self, x: Array, v: Array) -> Array:

@@ -59,7 +59,7 @@ class TensorLogistic:
     ----------
     rows : (n, d) NumPy array, SciPy sparse array, dense tensor or CSR tensor.
     labels, partition, mu, intercept, weights : as for :class:`~ownstep.problems.linear.model.LinearModel`.
-    dtype : of the arithmetic, a NumPy or torch one; float64 unless told otherwise.
+    dtype : of the arithmetic, a NumPy or torch one; float64 by default.
     device : where torch computes, such as ``"cuda"``.
     """
 

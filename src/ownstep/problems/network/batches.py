@@ -1,4 +1,4 @@
-"""Which samples a round looks at: mini-batches in shuffled epochs, a pure function of (seed, round).
+"""Which samples a round uses: mini-batches in shuffled epochs, a pure function of (seed, round).
 
 Every rule deals out a shuffled copy of the data until it is used up, as data loaders do, and then shuffles again. The
 shuffle of epoch e comes from (seed, e), so a run that is stopped and resumed sees the batches it would have seen.
@@ -103,7 +103,7 @@ class Pooled:
         whole_number("Pooled(b)", self.b, 1)
 
     def deal(self, partition: Partition, seed: int) -> Dealer:
-        """One deck for everyone."""
+        """One deck for all devices."""
         n = len(partition.device_of)
         if self.b > n:
             raise InvalidInput(f"Pooled({self.b}) asks for more than the {n} samples there are")

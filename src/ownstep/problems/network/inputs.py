@@ -75,7 +75,7 @@ def cut(part: tuple[Tensor, ...], size: int) -> Iterator[tuple[Tensor, ...]]:
 def check_per_sample(
     losses: Callable[[tuple[Tensor, ...], Tensor], Tensor], inputs: tuple[Tensor, ...], targets: Tensor
 ) -> None:
-    """Is the loss one number a sample, and does a sample's depend on that sample alone? Looks at the first few."""
+    """Is the loss one number per sample, and does a sample's depend on that sample alone? Looks at the first few."""
     k = min(PROBE, len(inputs[0]))
     few, some = tuple(t[:k] for t in inputs), targets[:k]
     with torch.no_grad():

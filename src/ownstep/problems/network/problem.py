@@ -1,4 +1,4 @@
-"""Any torch model as a problem: one forward and one backward pass a round, whatever the number of devices.
+"""Any torch model as a problem: one forward and one backward pass per round, whatever the number of devices.
 
     f_i(x) = (1/n_i) sum_{j on device i} loss(model(x; a_j), y_j) + penalty(x)
 
@@ -41,9 +41,9 @@ class Network:
     ----------
     model : any ``nn.Module``, copied and put in evaluation mode; parameters with ``requires_grad=False`` stay frozen.
     inputs : a tensor, a tuple of tensors the model takes, or :class:`Blocks`; samples first.
-    targets : one a sample.
+    targets : one per sample.
     partition : who holds which sample; everything on one device by default.
-    loss : (outputs, targets) -> one number a sample, or a name of :data:`LOSSES`.
+    loss : (outputs, targets) -> one number per sample, or a name of :data:`LOSSES`.
     penalty : :class:`SquaredL2`, :class:`TensorNorms` or any function of the tensors; None for none.
     weights : w_i; the share of samples |D_i|/|D| by default.
     batch : :class:`PerDevice`, :class:`Pooled` or :class:`Stratified`; the full batch by default. With a batch,
@@ -180,7 +180,7 @@ class Network:
         return mine | {n: t.detach().cpu().clone() for n, t in self.layout.split(self._vector(x)).items()}
 
     def begin_round(self, k: int) -> None:
-        """Look at the batch of round k from now on."""
+        """Use the batch of round k from now on."""
         self.round = k
 
     def augmentation(self, k: int) -> NDArray[np.int64]:
@@ -204,11 +204,11 @@ class Network:
         return self._evaluate(x, c)
 
     def gradients(self, x: Tensor) -> Tensor:
-        """One row a device: grad f_i(x), or grad f_i(x_i) when x has one row a device."""
+        """One row per device: grad f_i(x), or grad f_i(x_i) when x has one row per device."""
         return self.each(x)[1]
 
     def each(self, x: Tensor) -> tuple[NDArray[np.float64], Tensor]:
-        """(f_i for every device, one row a device: grad f_i), at x or at row i of x; each looks at its own samples."""
+        """(f_i for every device, one row per device: grad f_i), at x or at row i of x, each on its own samples."""
         if self.dealer is not None:
             return self._each_of_batch(x)
         points = self._vector(x, len(self.weights))
