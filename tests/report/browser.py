@@ -63,6 +63,15 @@ class Chromium:
         )
         return ended.stdout.decode()
 
+    def print(self, page: Path) -> bytes:
+        """The page as it comes out of a printer, on A4."""
+        sheet = self.folder / "sheet.pdf"
+        command = [self.program, *FLAGS, f"--user-data-dir={self.folder / 'profile'}", "--no-pdf-header-footer"]
+        subprocess.run(
+            [*command, f"--print-to-pdf={sheet}", page.as_uri()], capture_output=True, timeout=DEADLINE, check=True
+        )
+        return sheet.read_bytes()
+
 
 class Kaleido:
     """Starts anew for every question too: it answers only the first."""
@@ -99,3 +108,10 @@ class Kaleido:
 
 
 BROWSERS = {"chromium": (chromium, Chromium), "kaleido": (kaleido, Kaleido)}
+
+
+def ask(browser: Chromium | Kaleido, html: str, script: str = "return null;", width: int = 1280) -> Any:
+    """What a script gives on the page, which must not have gone wrong."""
+    answer = browser.ask({"html": html, "script": script, "width": width})
+    assert answer["wrong"] == []
+    return answer["value"]

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from ownstep.paper import EXPERIMENTS
+from ownstep.report import Results, build, read
 
+from .browser import BROWSERS
+
+ROOT = Path(__file__).parents[2]
 METHODS = ("Algorithm 1", "GD 1/L-bar", "GD matched step")
 
 
@@ -49,6 +53,27 @@ def write(folder: Path, name: str, report: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report if isinstance(report, str) else json.dumps(report))
     return path
+
+
+@pytest.fixture(scope="module", params=BROWSERS)
+def browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Every browser that this machine has."""
+    there, kind = BROWSERS[request.param]
+    if there() is None:
+        pytest.skip(f"{request.param} is not on this machine")
+    return kind(tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="session")
+def own_results() -> Results:
+    """What the repository holds."""
+    return read(ROOT / "results", "../results")
+
+
+@pytest.fixture(scope="session")
+def own_page(own_results: Results) -> str:
+    """The repository's own page, built once for all tests."""
+    return build(own_results, "report")
 
 
 @pytest.fixture

@@ -2,21 +2,23 @@ from __future__ import annotations
 
 import doctest
 import json
-from pathlib import Path
+from importlib import import_module
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from ownstep.paper import load_experiment
 from ownstep.report import formatting
-from ownstep.report.charts import charts, given
+from ownstep.report.charts import Line, View, charts, given
+from ownstep.report.drawing import Scale, chosen, picture, spaced
 from ownstep.report.page import plain
-from ownstep.report.palette import METHODS, Palette
+from ownstep.report.palette import METHODS, OTHERS, Palette
 from ownstep.report.tables import tables
+from ownstep.report.titles import renamed
 
-from .conftest import neural
+from .conftest import ROOT, neural
 
-ROOT = Path(__file__).parents[2]
 NOTHING = SimpleNamespace()
 
 
@@ -31,8 +33,9 @@ def test_a_run_that_diverges_does_not_set_the_scale():
     chart = drawn(result)[0]
     first = chart.views[0].lines[0]
     assert first.y == [2.0, 1.0, None]
-    assert first.high == [2.0, 1.0, 5.2]  # 1.3 times the highest start, which is another method's
-    assert "losses above 5.2, as of runs that diverge, are not drawn" in chart.note
+    assert first.high == [2.0, 1.0, None]  # nor is the range of runs that pass 1.3 times the highest start
+    assert first.low == [2.0, 1.0, None]
+    assert "Losses above 5.2, as of runs that diverge, are not drawn" in chart.note
     assert "not drawn" not in drawn(neural(runs=3))[0].note
 
 
@@ -61,7 +64,7 @@ def test_runs_become_their_median_with_their_range():
 def test_one_run_of_several_methods_keeps_gaps_as_gaps():
     series = {m: {"round": [0, 1, 2], "gap": [1.0, None, float("inf")], "value": [3, 2, 1]} for m in "ab"}
     (chart,) = drawn({"arms": {"x": {"series": series, "plan": {"L": [1, 2]}}}})
-    assert [v.label for v in chart.views] == ["(f − f*) / (f(x⁰) − f*)", "f(x)"]
+    assert [v.label for v in chart.views] == ["(f − f*) / (f(x⁰) − f*)"]  # f(x) would be the same curve
     assert [line.name for line in chart.views[0].lines] == ["a", "b"]
     assert chart.views[0].lines[0].y == [1.0, None, None]
     assert chart.x_log
@@ -165,5 +168,73 @@ def test_a_method_looks_the_same_everywhere_and_unlike_its_neighbours():
     assert len({str(look) for look in many}) == 25
 
 
+def test_what_is_no_method_has_no_method_s_colour():
+    methods = {hue for name, (hue, _) in METHODS.items() if name not in ("L of the device", "L-bar")}
+    names = ["float64", "float32", "iid", "by label", "by norm", "p = 0.7", "2 of 5 rounds local", "distance"]
+    looks = Palette().looks(names)
+    assert len({str(look) for look in looks}) == len(names)
+    assert {hue for hue, _ in looks} <= set(OTHERS)
+    assert not methods & set(OTHERS)
+
+
+def test_methods_that_are_not_alike_have_not_one_colour():
+    hue = {name: look[0] for name, look in METHODS.items()}
+    assert hue["ITEM"] != hue["L-BFGS"]
+    assert hue["designed steps"] != hue["own curvature"]
+    assert hue["own steps, ITEM"] == hue["own steps"] != hue["GD tuned"]
+    palette = Palette()
+    assert palette.looks(["over GD 1/L-bar", "over GD matched step"]) == [
+        METHODS["GD 1/L-bar"],
+        METHODS["GD matched step"],
+    ]
+    assert palette.looks(["Nesterov 1/L-bar (first split)"]) == [METHODS["Nesterov"]]
+
+
+def test_figures_and_page_agree_on_colours():
+    looks = pytest.importorskip("ownstep.plots.looks")
+    for name in ("Algorithm 1", "own curvature", "GD 1/L-bar", "GD matched step", "GD tuned", "Nesterov", "L-BFGS"):
+        assert looks.COLOURS[name].lower() == METHODS[name][0][0].lower()
+
+
+def test_labels_keep_apart_and_inside():
+    for wanted in ([10, 10, 10, 11], [200, 201, 202], [20, 60, 61, 62, 150]):
+        middles = spaced(wanted, [15.0] * len(wanted), 8, 220)
+        assert all(b - a >= 15 - 1e-9 for a, b in pairwise(middles))
+        assert middles[0] >= 8
+        assert middles[-1] <= 220
+    assert spaced([20, 100], [15.0, 15.0], 8, 220) == [20, 100]  # nobody is moved without need
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.001, 1000), (1, 90), (0.9, 4), (20, 30), (101, 102)])
+def test_a_logarithmic_axis_has_ticks_however_narrow(low, high):
+    ticks = Scale(low, high, 0, 100, log=True).ticks()
+    assert 3 <= len(ticks) <= 8
+    assert all(0.999 * low <= t <= 1.001 * high for t in ticks)
+
+
+def test_a_picture_has_five_lines_at_most_and_names_them():
+    lines = [Line(name, [0, 1], [1.0, 0.5]) for name in ("a", "GD tuned", "b", "c", "Algorithm 1", "Nesterov", "d")]
+    view = View("loss", lines, False)
+    assert [line.name for line in chosen(view)][:3] == ["Algorithm 1", "GD tuned", "Nesterov"]
+    assert len(chosen(view)) == 5
+    assert [line.name for line in chosen(view, ("b", "a", "not there"))] == ["b", "a"]
+    svg = str(picture(given({"title": "t", "lines": [vars(line) for line in lines]}), Palette(), "What it shows"))
+    assert svg.count('class="leader"') == 5
+    assert 'aria-label="What it shows. Algorithm 1: from 1 to 0.5' in svg
+
+
+def test_titles_and_lines_are_in_plain_words():
+    line = {"name": "label", "x": [1, 2], "y": [3, 4]}
+    shown = renamed("curvature", given({"title": "w8a 1e-05, ten devices: over the rank", "lines": [line]}))
+    assert plain(shown, Palette())["title"] == "W8A at mu = 1e-5, ten devices: a higher rank needs fewer exchanges"
+    assert shown.views[0].lines[0].name == "by label"
+    assert (
+        renamed("w8a", given({"title": "subset, by label", "lines": []})).title
+        == "The paper's subset of W8A, split by label"
+    )
+    assert renamed("unheard of", given({"title": "as it is", "lines": []})).title == "as it is"
+
+
 def test_numbers_are_spelt_for_reading():
     assert doctest.testmod(formatting).failed == 0
+    assert doctest.testmod(import_module("ownstep.report.cards.speeds")).failed == 0

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ownstep import InvalidInput
-from ownstep.report import build, read, story, write
+from ownstep.report import build, explorer, read, story, write
 from ownstep.report.page import embedded, linked, maths
 
-from .conftest import envelope, neural
+from .conftest import ROOT, envelope, neural
 from .conftest import write as put
 
 HOSTILE = """</script><script>window.pwned=1</script><img src=x onerror="window.pwned=2">'"`{{ 7*7 }}&lt;b&gt;\u2028"""
@@ -68,13 +68,11 @@ def test_data_inside_a_script_cannot_end_it():
 
 def test_numbers_are_linked_and_names_are_not():
     text = str(
-        linked(
-            "gain 1.51 over GD 1/L-bar, W8A, Fig. 1a by Algorithm 1: -3.2e-04 in 12,000 rounds (<95%)", "a/b.json", "x"
-        )
+        linked("gain 1.51 over GD 1/L-bar, W8A, Fig. 1a by Algorithm 1: -3.2e-04 in 12,000 rounds (<95%)", "there", "x")
     )
-    assert re.findall(r"<b>([^<]*)</b>", text) == ["1.51", "-3.2e-04", "12,000", "95%"]
+    assert re.findall(r"<b>([^<]*)</b>", text) == ["1.51", "-3.2e-4", "12,000", "95%"]
     assert "&lt;" in text
-    assert text.startswith('<a class="n" tabindex="-1" href="a/b.json" title="x">Gain')
+    assert text.startswith('<a class="n" tabindex="-1" href="#there" title="x">Gain')
     assert "GD 1/L\u0304" in text
     assert maths("L_i < x^K") == "L<sub>i</sub> &lt; x<sup>K</sup>"
 
@@ -94,12 +92,13 @@ def test_the_page_stands_alone(results, tmp_path):
     for call in ("fetch(", "XMLHttpRequest", "import(", "WebSocket", "sendBeacon"):
         assert call not in html
     links = {a.get("href") for t, a in elements if t == "a"} - {None}
-    files = {link for link in links if link.endswith(".json")}
+    assert all(link.startswith("#") for link in links)  # a page that was sent has no files to link to
+    assert {link[1:] for link in links} <= {a.get("id") for _, a in elements}
+    files = {a["data-file"] for t, a in elements if t == "a" and a.get("data-file")}
     assert files
-    for link in files:
+    for link in files:  # they become links where the page still lies in its folder
         assert (target.parent / link).resolve().is_file()
-    inside = {link[1:] for link in links if link.startswith("#")}
-    assert inside <= {a.get("id") for _, a in elements}
+    assert '<html lang="en" data-home="deep">' in html
 
 
 def test_every_claim_has_its_row_and_its_section(results):
@@ -128,12 +127,10 @@ def test_no_results_at_all_is_the_caller_s_mistake(tmp_path):
     assert "no result yet" in Path(tmp_path / "index.html").read_text()
 
 
-def test_the_repository_s_page_is_light_and_says_what_was_found():
+def test_the_repository_s_page_is_light_and_says_what_was_found(own_results, own_page):
     """The numbers of the first screen, counted a second way from the files."""
-    root = Path(__file__).parents[2] / "results"
-    found = read(root, "../results")
-    html = build(found)
-    assert len(html.encode()) < 1_500_000
+    found, html = own_results, own_page
+    assert len(html.encode()) < 1_350_000
     words = {r.name: r.word for r in found.records if r.name not in story.OWN_CLAIMS and r.data is not None}
     held = sum(word == "holds" for word in words.values())
     assert story.facts(found)[0].number == f"{held} of {len(words)}"
@@ -142,13 +139,61 @@ def test_the_repository_s_page_is_light_and_says_what_was_found():
     assert cifar.word == "holds"
     assert story.fair(cifar).word == "does not hold here"
     assert "L-BFGS" in story.fair(cifar).missing
-    rows = json.loads((root / "curvature" / "result.json").read_text())["result"]["rows"]
+    rows = json.loads((ROOT / "results" / "curvature" / "result.json").read_text())["result"]["rows"]
     where = {"data": "w8a 1e-05", "method": "own_curvature", "split": "label", "devices": 10, "rank": 10}
     own = [r["exchanges"] for r in rows if all(r[k] == v for k, v in where.items())]
     assert f"own curvature: {sum(own) / len(own):.0f} exchanges where L-BFGS needs" in story.advice(found)
+    assert f"{sum(own) / len(own):.1f} [" in card_of(html, "curvature")
     cards = html[html.index('<section id="verdicts"') : html.index('<section id="idea"')]
     ours = cards.index("Ours, counted apart")
     assert all((cards.index(f'href="#{r.name}"') > ours) == (r.name in story.OWN_CLAIMS) for r in found.records)
+
+
+def card_of(html: str, name: str) -> str:
+    """What a card shows before anything is unfolded, without its tags."""
+    article = html[html.index(f'<article id="{name}"') :]
+    return re.sub(r"<[^>]+>", "", article[: article.index("<details")]).replace("&#39;", "'")
+
+
+def test_every_card_has_its_number_and_the_chart_of_the_same_setting(own_results, own_page):
+    for record in own_results.records:
+        text = card_of(own_page, record.name)
+        assert "Measured" in text, record.name
+        with_interval = any(n.get("low") is not None for n in record.numbers)
+        assert not with_interval or re.search(r"\[−?[\d.]+, [\d.]+\]", text), record.name
+    numbers = {r.name: r.numbers for r in own_results.records}
+    last = next(n for n in numbers["dirichlet"] if n["what"] == "alpha = 0.1")
+    shown = card_of(own_page, "dirichlet")
+    assert f"{last['value']:.2f} [{last['low']:.2f}, {last['high']:.2f}] at alpha = 0.1" in shown
+    assert f"Where a speed-up of {last['value']:.2f} comes from (Dirichlet, alpha 0.1)" in shown
+    sst2 = card_of(own_page, "sst2")
+    assert "Not run: GD tuned, L-BFGS." in sst2
+    assert "Run, but diverged or never got that far: Nesterov" in sst2
+    assert "Its test accuracy lags" in card_of(own_page, "mnist")
+    cifar = card_of(own_page, "cifar10")
+    assert "best losses of all methods in the product: 1.22. The measured 1.40 is to the larger of two final" in cifar
+    assert "default rank 10" in card_of(own_page, "curvature")
+    assert "Mean over all 15 settings" in card_of(own_page, "w8a")
+
+
+def test_every_split_of_the_attribution_has_its_waterfall(own_results, own_page):
+    record = next(r for r in own_results.records if r.name == "attribution")
+    groups = {n["group"] for n in record.numbers}
+    assert own_page.count('<svg class="picture waterfall"') == 2 * len(groups) - 1  # digits is in no other experiment
+    article = own_page[own_page.index('<article id="attribution"') :]
+    assert article[: article.index("</article>")].count('<svg class="picture waterfall"') == len(groups)
+
+
+AVOIDED = r"\b(?:holds? here|beside it|arms?|arrives?|cells?|slices?)\b"
+
+
+def test_our_own_words_are_plain(results):
+    """Templates, and what this package writes; sentences of an experiment come from its module."""
+    shown = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]+>", " ", build(read(results.parent / "empty", "r")))
+    assert not re.findall(AVOIDED, shown)
+    for name in ("page.html", "experiment.html", "explorer.html"):
+        text = re.sub(r"{[{%#].*?[}%#]}|<[^>]+>", " ", explorer.asset(name), flags=re.DOTALL)
+        assert not re.findall(AVOIDED, text), name
 
 
 def test_a_claim_without_a_rival_is_not_a_comparison(results):

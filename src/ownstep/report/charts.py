@@ -71,6 +71,8 @@ class Chart:
     ticks: list[str] | None = None
     kind: str = "line"
     note: str = ""
+    reference: float | None = None
+    """A value at which a thin line is drawn across, such as 1: no speed-up."""
 
 
 def charts(module: Any, result: Any) -> tuple[list[Chart], int]:
@@ -188,9 +190,9 @@ def _runs(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, 
     ]
     if views:
         count = len(runs)
-        note = "one run" if count == 1 else f"lines: the median of {count} runs; shaded: their range"
+        note = "one run" if count == 1 else f"Lines: the median of {count} runs. Shaded: their range"
         if any(v is not None and v > tops["loss"] for p in collected.get("loss", {}).values() for _, y in p for v in y):
-            note += f"; losses above {tops['loss']:.3g}, as of runs that diverge, are not drawn"
+            note += f". Losses above {tops['loss']:.3g}, as of runs that diverge, are not drawn"
         yield Chart(title, pointer, "round", views, note=note)
     first = _mapping(runs[0].get("devices"))
     if isinstance(first.get("L"), list) and isinstance(first.get("names"), list):
@@ -208,7 +210,7 @@ def _runs(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, 
 
 
 def _measures(record: Mapping[str, Any]) -> dict[str, tuple[list[Any], list[Any]]]:
-    """The curves of a method's record: beside its ``rounds``, or with rounds of their own."""
+    """The curves of a method's record, over its ``rounds`` or over rounds of their own."""
     out: dict[str, tuple[list[Any], list[Any]]] = {}
     rounds = record.get("rounds")
     for key, value in record.items():
@@ -238,14 +240,15 @@ def _top(curves: Mapping[str, Sequence[tuple[list[Any], list[Any]]]]) -> float:
 
 
 def _middle(name: str, pairs: Sequence[tuple[list[Any], list[Any]]], measure: str, top: float) -> Line:
-    """The median over runs where any of them has a value, and their range; nothing above ``top``."""
+    """The median over runs where any of them has a value, and their range; nothing, and no range, above ``top``."""
     after = np.inf if measure in ("loss", "gap") else np.nan
     at, table = on_one_grid([(x[: len(y)], _floats(y[: len(x)])) for x, y in pairs if x and y], after)
     middle, low, high = spread(table)
     shown = np.where(middle > top, np.nan, middle).tolist()
     if len(pairs) == 1:
         return _line(name, at.tolist(), shown)
-    return _line(name, at.tolist(), shown, np.minimum(low, top).tolist(), np.minimum(high, top).tolist())
+    low, high = (np.where(high > top, np.nan, bound) for bound in (low, high))
+    return _line(name, at.tolist(), shown, low.tolist(), high.tolist())
 
 
 def _series(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, Any]) -> Iterator[Chart]:
@@ -265,11 +268,13 @@ def _family(node: Mapping[str, Any], path: tuple[str, ...]) -> Chart | None:
 
 
 def _side_by_side(records: Mapping[str, Any], log: bool | None = None) -> list[View]:
-    """One view a measure, one line a record; without a word about it the axis is as wide as the values ask."""
+    """One view per measure, one line per record; without ``log``, the values decide whether the axis is logarithmic."""
     by: dict[str, list[Line]] = {}
     for name, record in records.items():
         for measure, (x, y) in _measures_beside(record).items():
             by.setdefault(measure, []).append(_line(str(name), x, y))
+    if "gap" in by:
+        by.pop("value", None)  # the same curve on another axis
     return [View(words(m), lines, _wide(lines) if log is None else log) for m, lines in _ordered(by).items()]
 
 
@@ -282,7 +287,7 @@ def _measures_beside(record: Any) -> dict[str, tuple[list[Any], list[Any]]]:
 
 
 def _curves(node: Mapping[str, Any], path: tuple[str, ...], context: Mapping[str, Any]) -> Iterator[Chart]:
-    """Enclosed worst cases round by round, one list of bounds a method."""
+    """Enclosed worst cases round by round, one list of bounds per method."""
     lines = []
     for name, bounds in _mapping(node["curves"]).items():
         if isinstance(bounds, list) and all(isinstance(b, Mapping) and "upper" in b for b in bounds):
@@ -301,7 +306,7 @@ SHAPES = {"runs": _runs, "series": _series, "curves": _curves}
 
 
 def _columns(node: Mapping[str, Any], path: tuple[str, ...]) -> Chart | None:
-    """A table by columns: an x that rises, and lists beside it."""
+    """A table by columns: an x that rises, and lists of the same length."""
     key = next((k for k in XS if _rising(node.get(k))), None)
     if key is None:
         return None

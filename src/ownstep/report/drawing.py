@@ -7,18 +7,22 @@ says where every line starts and ends.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup
 
 from ownstep.report.charts import Chart, Line, View
 from ownstep.report.formatting import spell, typeset
-from ownstep.report.palette import Palette
+from ownstep.report.palette import DASHES, Look, Palette
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 520, 276, 56, 26, 46
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 440, 268, 50, 30, 36
 MOST = 5
-POINTS = 80
+POINTS = 60
+LETTER, LINE = 6.6, 15.0
+"""Width of a letter and height of a line of a name."""
 FIRST = (
     "own curvature", "Algorithm 1", "L-BFGS", "GD 1/L-bar", "GD stratified", "GD matched step", "GD tuned", "GD best",
     "Nesterov",
@@ -26,6 +30,8 @@ FIRST = (
 """Lines in the order in which a reader wants them; what is not listed comes after."""
 DECADES = 7
 """Decades of a logarithmic axis at most: what lies deeper is rounding."""
+SHAPES = ("circle", "square", "triangle", "diamond")
+"""Dots in the order of the dashes."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +50,16 @@ class Scale:
         return self.start + at * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Whole decades, or four to seven round numbers."""
+        """Whole decades, the ones, twos and fives between them, or four to seven round numbers."""
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            if last - first >= 1:
+            if last - first >= 2:
                 step = max(1, math.ceil((last - first) / 5))
                 return [10.0**k for k in range(first, last + 1, step)]
+            steps = [m * 10.0**k for k in range(first - 1, last + 1) for m in (1, 2, 5)]
+            inside = [t for t in steps if self.low * (1 - 1e-9) <= t <= self.high * (1 + 1e-9)]
+            if len(inside) >= 3:
+                return inside
         span = (self.high - self.low) or 1.0
         step = 10 ** math.floor(math.log10(span / 4))
         step *= next(m for m in (1, 2, 2.5, 5, 10) if span / (step * m) <= 6)
@@ -57,67 +67,97 @@ class Scale:
         return [t for t in (round(k * step, 12) for k in count) if not self.log or t > 0]
 
 
-def chosen(view: View) -> list[Line]:
-    """The lines that are drawn, ours first."""
+def ordered(view: View) -> list[Line]:
+    """All lines: first one of each method, ours before the others, then their variants."""
 
     def rank(line: Line) -> int:
         return next((i for i, name in enumerate(FIRST) if line.name.startswith(name)), len(FIRST))
 
-    ordered = sorted(view.lines, key=lambda line: (rank(line), len(line.name)))
-    firsts = [line for i, line in enumerate(ordered) if i == 0 or rank(line) != rank(ordered[i - 1])]
-    rest = [line for line in ordered if line not in firsts]
-    return sorted((firsts + rest)[:MOST], key=rank)
+    by_rank = sorted(view.lines, key=lambda line: (rank(line), len(line.name)))
+    firsts = [line for i, line in enumerate(by_rank) if i == 0 or rank(line) != rank(by_rank[i - 1])]
+    firsts = sorted((firsts + [line for line in by_rank if line not in firsts])[:MOST], key=rank)
+    return firsts + [line for line in by_rank if line not in firsts]
 
 
-def picture(chart: Chart, palette: Palette, message: str = "") -> Markup:
-    """The first view of a chart."""
+def chosen(view: View, names: Sequence[str] = ()) -> list[Line]:
+    """The lines that are drawn: those named, or else the first five."""
+    named = [line for name in names for line in view.lines if line.name == name]
+    return named[:MOST] or ordered(view)[:MOST]
+
+
+def picture(chart: Chart, palette: Palette, message: str = "", names: Sequence[str] = ()) -> Markup:
+    """The first view of a chart, with the lines named or else the first five."""
     view = chart.views[0]
-    lines = chosen(view)
+    lines = chosen(view, names)
     looks = palette.looks([line.name for line in lines])
     log = view.log and _mostly_positive(lines)
     seen = [(x, y) for line in lines for x, y in _kept(line, log, chart.x_log)]
     if not seen:
         return Markup("")
-    room = 12 + 6.7 * max(len(line.name) for line in lines)
-    aside = 0.4 if chart.ticks and chart.kind == "points" else 0.0
-    x = Scale(min(a for a, _ in seen) - aside, max(a for a, _ in seen) + aside, LEFT, WIDTH - room, chart.x_log)
-    low, high = min(b for _, b in seen), max(b for _, b in seen)
-    if log:
-        low, high = 10 ** math.floor(math.log10(max(low, high * 10.0**-DECADES))), 10 ** math.ceil(math.log10(high))
-    elif 0 <= low < 0.4 * high:
-        low = 0.0
-    y = Scale(low, high, HEIGHT - BOTTOM, TOP, log)
-    parts = [_axes(x, y, chart, view)]
-    ends: list[tuple[float, str, tuple[str, str]]] = []
-    for line, (colour, dash) in zip(lines, looks, strict=True):
-        parts.append(_band(line, x, y, log, chart.x_log, colour))
-        path, end = _path(line, x, y, log, chart.x_log)
-        if path and chart.ticks and chart.kind == "points":  # no order in the ticks, so no line between them
-            parts.append(_dots(path, colour))
-            ends.append((end, typeset(line.name), colour))
-        elif path:
-            ours = line.name.startswith(("Algorithm 1", "own curvature"))
-            parts.append(
-                Markup(
-                    '<path class="line" d="{}" style="--l:{};--d:{}" stroke-width="{}" stroke-dasharray="{}"/>'
-                ).format(path, *colour, 2.8 if ours else 1.7, " ".join(map(str, dash)))
-            )
-            ends.append((end, typeset(line.name), colour))
-    parts.append(_names(ends, WIDTH - room + 8))
+    dotted = bool(chart.ticks) and chart.kind == "points"
+    labels = {line.name: folded(typeset(line.name), 17) for line in lines}
+    beside = 22 + LETTER * max(len(part) for parts in labels.values() for part in parts)
+    edge = 0.4 if dotted else 0.0
+    x = Scale(min(a for a, _ in seen) - edge, max(a for a, _ in seen) + edge, LEFT, WIDTH - beside, chart.x_log)
+    more = [chart.reference, *(v for line in lines if chart.ticks for v in (*(line.low or ()), *(line.high or ())))]
+    values = [b for _, b in seen] + [v for v in more if v is not None and (not log or v > 0)]
+    words = _tick_words(x, chart)
+    y = _upright(values, log, HEIGHT - BOTTOM - 12 * max(len(lines) for _, lines in words))
+    parts = [_axes(x, y, chart, view, words)]
+    ends: list[tuple[float, float, list[str], Look]] = []
+    for i, (line, look) in enumerate(zip(lines, looks, strict=True)):
+        places = _places(line, x, y, log, chart.x_log)
+        if not places:
+            continue
+        constant = len({line.y[i] for i in range(len(line.y))}) == 1 and len(line.y) > 1
+        if dotted and not constant:  # no order in the ticks, so no line between them
+            wide = min(10.0, 0.8 * (x.end - x.start) / len(chart.ticks or ()) / len(lines))
+            aside = wide * (i - (len(lines) - 1) / 2)  # dots of one tick stand next to each other
+            parts += [_whiskers(line, x, y, look[0], aside), *(dot(a + aside, b, look) for a, b in places)]
+            ends.append((places[-1][1], math.nan, labels[line.name], look))
+        else:
+            parts += [_band(line, x, y, log, chart.x_log, look[0]), _stroke(places, line.name, look)]
+            ends.append((places[-1][1], places[-1][0], labels[line.name], look))
+    parts.append(_names(ends, WIDTH - beside + 18, y.start + 4))
     title = message or f"{view.label} over {chart.x}"
     return Markup(
         '<svg class="picture" viewBox="0 0 {} {}" role="img" aria-label="{}"><title>{}</title>{}</svg>'
-    ).format(WIDTH, HEIGHT, f"{title}. {_told(lines)}", title, Markup("").join(parts))
+    ).format(WIDTH, HEIGHT, f"{typeset(title)}. {_spoken(lines)}", typeset(title), Markup("").join(parts))
 
 
-def _told(lines: Sequence[Line]) -> str:
+def _tick_words(x: Scale, chart: Chart) -> list[tuple[float, list[str]]]:
+    """Ticks of the horizontal axis, their words in as many lines as their place asks for."""
+    ticks = [float(i) for i in range(len(chart.ticks))] if chart.ticks else x.ticks()
+    most = int((x.end - x.start) / max(1, len(ticks) - (0 if chart.kind == "points" else 1)) / 6.2)
+    texts = {t: typeset(chart.ticks[int(t)]) if chart.ticks else short(t) for t in ticks if x.low <= t <= x.high}
+    return [(t, textwrap.wrap(text, max(4, most), break_long_words=False)[:3]) for t, text in texts.items()] or [
+        (0, [])
+    ]
+
+
+def _upright(values: Sequence[float], log: bool, bottom: float) -> Scale:
+    low, high = min(values), max(values)
+    if log:
+        low = max(low, high * 10.0**-DECADES)
+        if high / low > 30:
+            low, high = 10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high))
+        else:
+            low, high = low / 1.15, high * 1.15
+    elif 0 <= low < 0.4 * high:
+        low = 0.0
+    else:
+        low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
+    return Scale(low, high, bottom, TOP, log)
+
+
+def _spoken(lines: Sequence[Line]) -> str:
     """Every line in words: where it starts and where it ends."""
-    told = []
+    said = []
     for line in lines:
         values = [v for v in line.y if v is not None]
         if values:
-            told.append(f"{typeset(line.name)}: from {spell(values[0])} to {spell(values[-1])}")
-    return "; ".join(told)
+            said.append(f"{typeset(line.name)}: from {spell(values[0])} to {spell(values[-1])}")
+    return "; ".join(said)
 
 
 def _mostly_positive(lines: Sequence[Line]) -> bool:
@@ -137,20 +177,54 @@ def _thin(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [pairs[round(i * step)] for i in range(POINTS)]
 
 
-def _path(line: Line, x: Scale, y: Scale, log: bool, x_log: bool) -> tuple[str, float]:
-    pairs = _thin(_kept(line, log, x_log))
-    places = [(x(a), min(HEIGHT - BOTTOM, max(TOP, y(b)))) for a, b in pairs]
-    if not places:
-        return "", 0.0
-    return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places), places[-1][1]
+def _inside(value: float, y: Scale) -> float:
+    return min(y.start, max(TOP, y(value)))
 
 
-def _dots(path: str, colour: tuple[str, str]) -> Markup:
-    places = [place.split() for place in path.removeprefix("M").split("L")]
-    return Markup("").join(
-        Markup('<circle class="dot" cx="{}" cy="{}" r="4.5" style="--l:{};--d:{}"/>').format(*place, *colour)
-        for place in places
+def _places(line: Line, x: Scale, y: Scale, log: bool, x_log: bool) -> list[tuple[float, float]]:
+    return [(x(a), _inside(b, y)) for a, b in _thin(_kept(line, log, x_log))]
+
+
+def path(places: Sequence[tuple[float, float]]) -> str:
+    """A path through these places, each with no more digits than can be seen."""
+    return "M" + "L".join(f"{a:.5g} {b:.4g}" for a, b in places)
+
+
+def _stroke(places: Sequence[tuple[float, float]], name: str, look: Look) -> Markup:
+    colour, dash = look
+    ours = name.startswith(("Algorithm 1", "own curvature", "own steps"))
+    dashes = Markup(' stroke-dasharray="{}"').format(" ".join(map(str, dash))) if dash else ""
+    return Markup('<path class="line" d="{}" style="--l:{};--d:{}" stroke-width="{}"{}/>').format(
+        path(places), *colour, 2.8 if ours else 1.7, dashes
     )
+
+
+def dot(a: float, b: float, look: Look, size: float = 4.5) -> Markup:
+    """A dot whose shape goes with the dash of its line, so that colour alone does not tell two apart."""
+    colour, dash = look
+    shape = SHAPES[DASHES.index(dash) if dash in DASHES else 0]
+    drawn = {
+        "circle": "M{l} {b}a{s} {s} 0 1 0 {w} 0a{s} {s} 0 1 0 -{w} 0",
+        "square": "M{l} {t}h{w}v{w}h-{w}z",
+        "triangle": "M{a} {t}l{s} {w}h-{w}z",
+        "diamond": "M{a} {t}l{s} {s}l-{s} {s}l-{s} -{s}z",
+    }[shape].format(
+        l=f"{a - size:.4g}", t=f"{b - size:.4g}", a=f"{a:.4g}", b=f"{b:.4g}", s=f"{size:g}", w=f"{2 * size:g}"
+    )
+    return Markup('<path class="dot" d="{}" style="--l:{};--d:{}"/>').format(drawn, *colour)
+
+
+def _whiskers(line: Line, x: Scale, y: Scale, colour: tuple[str, str], aside: float) -> Markup:
+    """The range of every dot."""
+    if not line.low or not line.high:
+        return Markup("")
+    rows = zip(line.x, line.low, line.high, strict=True)
+    drawn = "".join(
+        f"M{x(a) + aside:.4g} {_inside(lo, y):.4g}V{_inside(hi, y):.4g}"
+        for a, lo, hi in rows
+        if lo is not None and hi is not None
+    )
+    return Markup('<path class="line" d="{}" style="--l:{};--d:{}" stroke-width="1.4"/>').format(drawn, *colour)
 
 
 def _band(line: Line, x: Scale, y: Scale, log: bool, x_log: bool, colour: tuple[str, str]) -> Markup:
@@ -162,106 +236,81 @@ def _band(line: Line, x: Scale, y: Scale, log: bool, x_log: bool, colour: tuple[
         if lo is not None and hi is not None and (not log or lo > 0) and (not x_log or a > 0)
     ]
     up, down = _thin([(a, hi) for a, _, hi in rows]), _thin([(a, lo) for a, lo, _ in rows])[::-1]
-    places = [(x(a), min(HEIGHT - BOTTOM, max(TOP, y(b)))) for a, b in [*up, *down]]
-    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places) + "Z" if places else ""
-    return Markup('<path class="band" d="{}" style="--l:{};--d:{}"/>').format(path, *colour)
+    places = [(x(a), _inside(b, y)) for a, b in [*up, *down]]
+    if not places:
+        return Markup("")
+    return Markup('<path class="band" d="{}Z" style="--l:{};--d:{}"/>').format(path(places), *colour)
 
 
-def _names(ends: Sequence[tuple[float, str, tuple[str, str]]], at: float) -> Markup:
-    """The names at the lines' ends, moved apart where they would lie on each other."""
-    placed: list[float] = []
+def spaced(wanted: Sequence[float], heights: Sequence[float], top: float, bottom: float) -> list[float]:
+    """Middles of labels near where they are wanted, from top to bottom, none on another, all between the ends."""
+    gaps = [(a + b) / 2 for a, b in pairwise(heights)]
+    down, up = list(wanted), list(wanted)
+    for i, gap in enumerate(gaps):
+        down[i + 1] = max(down[i + 1], down[i] + gap)
+    for i in range(len(gaps) - 1, -1, -1):
+        up[i] = min(up[i], up[i + 1] - gaps[i])
+    out = [(a + b) / 2 for a, b in zip(down, up, strict=True)]
+    for i in range(len(out)):
+        out[i] = max(out[i], top + heights[i] / 2 if i == 0 else out[i - 1] + gaps[i - 1])
+    for i in range(len(out) - 1, -1, -1):
+        out[i] = min(out[i], bottom - heights[i] / 2 if i == len(out) - 1 else out[i + 1] - gaps[i])
+    return out
+
+
+def _names(ends: Sequence[tuple[float, float, list[str], Look]], at: float, bottom: float) -> Markup:
+    """The names at the lines' ends, moved apart where they would lie on each other, with a thin line to their end."""
+    rows = sorted(ends, key=lambda row: row[0])
+    middles = spaced([r[0] for r in rows], [LINE * len(r[2]) + (3 if len(r[2]) > 1 else 0) for r in rows], 8, bottom)
     out = []
-    for end, name, colour in sorted(ends):
-        where = max(end, placed[-1] + 15 if placed else TOP)
-        placed.append(where)
-        out.append((where, name, colour))
-    over = max(0.0, (placed[-1] if placed else 0) - (HEIGHT - 6))
-    return Markup("").join(
-        Markup(
-            '<path class="line" d="M{:.1f} {:.1f}h7" style="--l:{};--d:{}" stroke-width="3"/>'
-            '<text x="{:.1f}" y="{:.1f}">{}</text>'
-        ).format(at - 9, where - over, *colour, at, where - over + 4, name)
-        for where, name, colour in out
-    )
-
-
-def _axes(x: Scale, y: Scale, chart: Chart, view: View) -> Markup:
-    out = []
-    for tick in y.ticks():
-        at = y(tick)
-        out.append(Markup('<path class="grid" d="M{:.0f} {:.1f}H{:.0f}"/>').format(LEFT, at, x.end))
-        out.append(
-            Markup('<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>').format(
-                LEFT - 6, at + 4, _tick(tick)
-            )
-        )
-    ticks = [float(i) for i in range(len(chart.ticks))] if chart.ticks else x.ticks()
-    for tick in ticks:
-        if x.low <= tick <= x.high:
-            word = chart.ticks[int(tick)] if chart.ticks else _tick(tick)
+    for (end, start, words, look), middle in zip(rows, middles, strict=True):
+        if math.isnan(start):
+            out.append(dot(at - 8, middle, look, 4))
+        else:
             out.append(
-                Markup('<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
-                    x(tick), HEIGHT - BOTTOM + 16, _folded(word, x.end - x.start, len(ticks), x(tick))
+                Markup('<path class="leader" d="M{:.4g} {:.4g}L{:.4g} {:.4g}h4" style="--l:{};--d:{}"/>').format(
+                    start + 1, end, at - 6, middle, *look[0]
                 )
             )
-    out.append(
-        Markup('<text class="tick" x="{:.0f}" y="{}" text-anchor="middle">{}</text>').format(
-            (x.start + x.end) / 2, HEIGHT - 4, typeset(chart.x)
-        )
-    )
-    out.append(Markup('<text class="tick" x="{}" y="10">{}</text>').format(0, typeset(view.label)))
+        first = middle + 4.5 - LINE / 2 * (len(words) - 1)
+        for i, word in enumerate(words):
+            out.append(Markup('<text x="{:.4g}" y="{:.4g}">{}</text>').format(at, first + LINE * i, word))
     return Markup("").join(out)
 
 
-def _folded(word: str, width: float, count: int, at: float) -> Markup:
-    """A long name of a tick in two lines, split where its halves are most alike."""
+def folded(word: str, most: int) -> list[str]:
+    """A long name in two lines, split at a comma, or else where its halves are most alike."""
     spaces = [i for i, c in enumerate(word) if c == " "]
-    if 6.2 * len(word) <= width / max(1, count - 1) or not spaces:
-        return Markup("{}").format(word)
-    cut = min(spaces, key=lambda i: abs(i - len(word) / 2))
-    return Markup('{}<tspan x="{:.1f}" dy="12">{}</tspan>').format(word[:cut], at, word[cut + 1 :])
+    if len(word) <= most or not spaces:
+        return [word]
+    cut = min(spaces, key=lambda i: abs(i - len(word) / 2) - (6 if word[i - 1] == "," else 0))
+    return [word[:cut], word[cut + 1 :]]
 
 
-def _tick(value: float) -> str:
+def _axes(x: Scale, y: Scale, chart: Chart, view: View, words: Sequence[tuple[float, list[str]]]) -> Markup:
+    out = []
+    for tick in y.ticks():
+        at = y(tick)
+        out.append(Markup('<path class="grid" d="M{:.0f} {:.4g}H{:.4g}"/>').format(LEFT, at, x.end))
+        out.append(tick_text(LEFT - 6, at + 4, short(tick), "end"))
+    if chart.reference is not None:
+        out.append(Markup('<path class="equal" d="M{:.0f} {:.4g}H{:.4g}"/>').format(LEFT, y(chart.reference), x.end))
+    for tick, lines in words:
+        out += [tick_text(x(tick), y.start + 16 + 12 * i, line) for i, line in enumerate(lines)]
+    out.append(tick_text((x.start + x.end) / 2, HEIGHT - 3, typeset(chart.x)))
+    out.append(tick_text(0, 11, typeset(view.label), ""))
+    return Markup("").join(out)
+
+
+def tick_text(a: float, b: float, text: str, anchor: str = "middle") -> Markup:
+    """A small word at an axis."""
+    where = Markup(' text-anchor="{}"').format(anchor) if anchor else ""
+    return Markup('<text class="tick" x="{:.4g}" y="{:.4g}"{}>{}</text>').format(a, b, where, text)
+
+
+def short(value: float) -> str:
+    """A tick as it is written: powers of ten as such where they are long."""
     power = math.log10(abs(value)) if value else 0.0
     if value and (power <= -3 or power >= 5) and abs(power - round(power)) < 1e-9:
         return "10" + "".join("⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".index(c)] for c in str(round(power)))
     return f"{value:,.6g}"
-
-
-def waterfall(factors: Sequence[tuple[str, float]]) -> Markup:
-    """A speed-up as the product of its parts, on one logarithmic axis: each bar starts where the last one ended."""
-    ends = [1.0]
-    for _, factor in factors:
-        ends.append(ends[-1] * factor)
-    low, high = min(0.5, *ends) * 0.95, max(2.0, *ends) * 1.05
-    scale = Scale(low, high, 110, WIDTH - 60, True)
-    out = [
-        Markup(
-            '<path class="grid" d="M{0:.1f} 4V{1}"/>'
-            '<text class="tick" x="{0:.1f}" y="{2}" text-anchor="middle">{3:g}×</text>'
-        ).format(scale(tick), 24 * len(factors) + 30, 24 * len(factors) + 46, tick)
-        for tick in (0.25, 0.5, 1, 2, 4, 8)
-        if low <= tick <= high
-    ]
-    rows = [
-        *[(name, a, a * f, f) for (name, f), a in zip(factors, ends, strict=False)],
-        ("whole speed-up", 1.0, ends[-1], ends[-1]),
-    ]
-    for i, (name, start, end, factor) in enumerate(rows):
-        left, right, top = sorted((scale(start), scale(end)))[0], sorted((scale(start), scale(end)))[1], 6 + 24 * i
-        kind = "whole" if i == len(rows) - 1 else "more" if factor >= 1 else "less"
-        out.append(
-            Markup(
-                '<text x="104" y="{}" text-anchor="end">{}</text>'
-                '<rect class="{}" x="{:.1f}" y="{}" width="{:.1f}" height="16" rx="2"/>'
-                '<text x="{:.1f}" y="{}">{:.2f}×</text>'
-            ).format(top + 12, name, kind, left, top, max(2.0, right - left), right + 6, top + 12, factor)
-        )
-    told = ", ".join(f"{name} {factor:.2f}" for name, factor in factors)
-    return Markup('<svg class="picture waterfall" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        WIDTH, 24 * len(rows) + 28, f"Where the speed-up of {ends[-1]:.2f} comes from: {told}", Markup("").join(out)
-    )
-
-
-__all__ = ["picture", "waterfall"]

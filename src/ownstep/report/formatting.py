@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, TypeGuard
+
+DATA = {
+    "w8a": "W8A", "mnist": "MNIST", "cifar10": "CIFAR-10", "sst2_words": "SST-2 words", "sst2": "SST-2",
+    "heart_disease": "heart disease", "heart_scaled": "heart disease, scaled", "breast_cancer": "breast cancer",
+}  # fmt: skip
+"""Names of data sets as people write them."""
+IDENTIFIERS: tuple[tuple[str, str], ...] = (
+    (r"\bby_(norm|label|eigenvalue)\b", r"by \1"),
+    (r"\bminilm, power\b", "all-MiniLM-L6-v2"),
+    (r"\bmpnet, power\b", "all-mpnet-base-v2"),
+    (rf"\b({'|'.join(DATA)}|digits) (1e-05|0\.0+1)\b", r"\1 at mu = \2"),
+    (r"(?<=\d)e-0(?=\d\b)", "e-"),
+)
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:
@@ -37,12 +51,31 @@ def spell(value: Any, digits: int = 4) -> str:
 
 
 def typeset(text: str) -> str:
-    """The mean smoothness and norms as they are printed, not as they are typed.
+    """Names as they are printed, not as they are typed in a file: the mean smoothness, norms, data sets and splits.
 
-    >>> typeset("GD 1/L-bar"), typeset("||x^K||")
-    ('GD 1/L̄', '‖x^K‖')
+    >>> typeset("GD 1/L-bar"), typeset("||x^K||"), typeset("w8a 1e-05, by_norm")
+    ('GD 1/L̄', '‖x^K‖', 'W8A at mu = 1e-5, by norm')
     """
+    for pattern, words in IDENTIFIERS:
+        text = re.sub(pattern, words, text)
+    text = re.sub(rf"(?<!paper )(?<![\w/.-])({'|'.join(DATA)})(?![\w/.-]*\w[/.])\b", lambda m: DATA[m[1]], text)
+    text = text.replace(" - ", " − ")
     return text.replace("L-bar", "L\u0304").replace("L_bar", "L\u0304").replace("||", "‖")
+
+
+def ranged(value: Any, low: Any = None, high: Any = None) -> str:
+    """A number with its interval, where it has one.
+
+    >>> ranged(1.396, 1.32, 1.47), ranged(2), ranged(28.6, 27.4, 30.2)
+    ('1.40 [1.32, 1.47]', '2.00', '28.6 [27.4, 30.2]')
+    """
+    digits = 2 if abs(value) < 10 else 1
+
+    def text(number: float) -> str:
+        return f"{number:.{digits}f}".replace("-", "−")
+
+    spread = f" [{text(low)}, {text(high)}]" if is_number(low) and is_number(high) else ""
+    return text(value) + spread
 
 
 def fixed(value: Any) -> str:

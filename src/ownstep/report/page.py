@@ -12,9 +12,10 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 import ownstep
-from ownstep.report import story
+from ownstep.report import story, waterfalls
+from ownstep.report.cards import Card, card
 from ownstep.report.charts import Chart, Line, charts
-from ownstep.report.drawing import picture, waterfall
+from ownstep.report.drawing import Scale, ordered, picture, short
 from ownstep.report.explorer import SCRIPTS as EXPLORER
 from ownstep.report.explorer import asset, embedded, encoded, grid, templates
 from ownstep.report.formatting import fixed, is_number, spell, typeset
@@ -31,6 +32,7 @@ from ownstep.report.results import (
     read,
 )
 from ownstep.report.tables import tables
+from ownstep.report.titles import SHORT, renamed
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import write_atomically
 
@@ -51,28 +53,6 @@ PARTS = {
         "constants, and what own steps with measured curvature or with momentum are worth.",
     ),
 }
-SHORT = {
-    "pep-curves": "Lower worst case (Fig. 1a)",
-    "pep-heterogeneity": "Ratio below one in every class (Fig. 1b)",
-    "pep-devices": "Same ratio for any number of devices (Fig. 1c)",
-    "theorem": "Theorem 1, certified",
-    "w8a": "W8A: fewer iterations (Fig. 2)",
-    "cifar10": "CIFAR-10: fewer iterations (Fig. 4)",
-    "sst2": "SST-2: faster fine-tuning (Fig. 5)",
-    "mnist": "MNIST: fewer iterations",
-    "dirichlet": "More heterogeneous, more speed-up",
-    "devices": "More devices, more speed-up",
-    "gossip": "Faster than gossip methods",
-    "fedopt": "Faster than FedOpt methods",
-    "participation": "Robust to absent devices",
-    "estimates": "Sampled constants are good estimates",
-    "attribution": "The devices' geometry is the reason",
-    "beyond": "Adaptive and accelerated own steps",
-    "curvature": "Own curvature needs fewer exchanges",
-    "which": "Fewer rounds than tuned federated rivals",
-    "gossip-worst-case": "Lower worst case on every network",
-}
-"""A claim in a few words, for its card."""
 SCRIPTS = ("charts.js", *EXPLORER, "page.js")
 POINTS = 48
 """Points of a line on the page."""
@@ -90,9 +70,9 @@ def write(results: Path, target: Path, quick: bool = False) -> Results:
     Parameters
     ----------
     results : Path
-        Folder with one folder an experiment, as ``ownstep paper`` writes it.
+        Folder with one folder per experiment, as ``ownstep paper`` writes it.
     target : Path
-        The html file; links to the json files are relative to it.
+        The html file. It names the json files relative to itself, and links them while it lies in this folder.
     quick : bool
         Read the small versions, ``NAME-quick``.
     """
@@ -100,7 +80,7 @@ def write(results: Path, target: Path, quick: bool = False) -> Results:
         raise InvalidInput(f"no folder of results at {str(results)!r}: run 'ownstep paper all --quick', or name one")
     link = quote(Path(os.path.relpath(results.resolve(), target.resolve().parent)).as_posix())
     found = read(results, link, quick)
-    html = build(found)
+    html = build(found, target.resolve().parent.name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(target) as file:
@@ -110,12 +90,12 @@ def write(results: Path, target: Path, quick: bool = False) -> Results:
     return found
 
 
-def build(results: Results) -> str:
-    """The whole page as text."""
+def build(results: Results, home: str = "") -> str:
+    """The whole page as text; ``home`` is the name of its folder, from which the links to the json files lead."""
     palette = Palette()
     drawn: list[dict[str, Any]] = []
     sections = {}
-    splits = story.factors(results)
+    splits = waterfalls.splits(results)
     for part, (title, lead) in PARTS.items():
         records = results.part(part)
         if records:
@@ -125,7 +105,7 @@ def build(results: Results) -> str:
                 "experiments": [_experiment(r, palette, drawn, splits) for r in records],
             }
     environment = templates()
-    environment.filters |= {"spell": spell, "fixed": fixed, "linked": linked, "maths": maths}
+    environment.filters |= {"spell": spell, "fixed": fixed, "linked": linked, "maths": maths, "word": _word}
     return environment.get_template("page.html").render(
         sections=sections,
         rows=[row for part in sections.values() for row in part["experiments"]],
@@ -136,6 +116,7 @@ def build(results: Results) -> str:
         judged=sum(r.word in VERDICTS for r in story.papers(results)),
         commits=_commits(results),
         version=ownstep.__version__,
+        home=home,
         charts=embedded(drawn),
         worst_cases=grid(),
         style=Markup(asset("vendor/uplot.min.css") + asset("style.css")),
@@ -147,16 +128,21 @@ def build(results: Results) -> str:
 
 
 def _experiment(
-    record: Record, palette: Palette, drawn: list[dict[str, Any]], splits: Mapping[str, Any]
+    record: Record, palette: Palette, drawn: list[dict[str, Any]], splits: list[waterfalls.Split]
 ) -> dict[str, Any]:
     """Everything a section shows; its charts are added to ``drawn`` and known by their place there."""
-    figures, left_out = charts(record.module, record.result) if record.data else ([], 0)
-    first = len(drawn)
+    found, left_out = charts(record.module, record.result) if record.data else ([], 0)
+    shown = card(record, found, splits)
+    if shown.picture:
+        found, left_out = [], 0  # the curves stand with the experiments they come from
+    elif shown.chart is not None and all(shown.chart.title != f.title for f in found):
+        found = [shown.chart, *found]
+    figures = [renamed(record.name, f) for f in found]
+    first, main = len(drawn), _picture(record, shown, palette)
     drawn.extend(plain(chart, palette) for chart in figures)
     where, title = heading(record)
     second = story.fair(record)
-    split, factors = story.own_factors(record.name, splits)
-    shown = next((f for f in figures if f.kind != "bars"), figures[0] if figures else None)
+    falls = waterfalls.of(record.name, splits) if record.name != "attribution" else splits
     return {
         "name": record.name,
         "own": record.name in story.OWN_CLAIMS,
@@ -168,26 +154,37 @@ def _experiment(
         "mark": MARKS[record.word],
         "fair": second,
         "fair_mark": MARKS.get(second.word, "none"),
-        "measured": story.measured(record),
-        "picture": "" if shown is None else picture(shown, palette),
-        "caption": "" if shown is None else _caption(shown),
-        "split": split,
-        "waterfall": waterfall(factors) if factors else "",
+        "card": shown,
+        "picture": main,
+        "caption": shown.message or (_caption(shown.chart) if shown.chart is not None else ""),
+        "waterfall": waterfalls.waterfall(shown.split) if shown.split else "",
+        "falls": [(s, waterfalls.waterfall(s)) for s in falls if s is not shown.split],
         "says": record.said("SAYS"),
         "why": record.said("WHY"),
         "notice": record.said("NOTICE"),
         "figures": list(enumerate(figures, first)),
         "left_out": left_out,
         "tables": tables(record.result) if record.data else [],
-        "numbers": [_number(n, i) for i, n in enumerate(record.numbers)],
+        "numbers": Numbers(record),
         "seed": seed if isinstance(seed := record.provenance.get("seed"), int) else 0,
         "machine": _machine(record.provenance),
         "recorded": _recorded(record),
     }
 
 
+def _picture(record: Record, shown: Card, palette: Palette) -> Markup:
+    if shown.picture is not None or shown.chart is None:
+        return shown.picture or Markup("")
+    return picture(renamed(record.name, shown.chart), palette, shown.message, shown.lines)
+
+
+def _word(verdict: str) -> str:
+    """A verdict as the page writes it."""
+    return verdict.removesuffix(" here")
+
+
 def _caption(chart: Chart) -> str:
-    """What a picture shows; a title of one word, such as the name of an arm, says too little."""
+    """What a picture shows; a title of one word says too little."""
     return chart.title if len(chart.title) > 24 else f"{chart.views[0].label}, {chart.title}".removesuffix(", ")
 
 
@@ -200,13 +197,34 @@ def heading(record: Record) -> tuple[str, str]:
     return where, what[:1].upper() + what[1:]
 
 
-def _number(number: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """One number of a verdict, with the place of its interval on a common axis."""
+class Numbers:
+    """The numbers of a verdict, with their intervals on one logarithmic axis and the ticks of that axis."""
+
+    def __init__(self, record: Record) -> None:
+        self.rows = [_number(n) for n in record.numbers]
+        ends = [v for row in self.rows if row["drawn"] for v in row["drawn"]]
+        self.ticks: list[tuple[str, str]] = []
+        if not ends:
+            return
+        scale = Scale(0.97 * min(0.8, *ends), 1.03 * max(1.25, *ends), 0, 100, log=True)
+        self.ticks = [(f"{scale(t):.1f}%", short(t)) for t in scale.ticks()]
+        for row in self.rows:
+            if row["drawn"]:
+                row["drawn"] = [f"{scale(v):.1f}%" for v in row["drawn"]]
+
+    @property
+    def grid(self) -> str:
+        """Thin lines at the ticks, as the background of every row."""
+        line = "linear-gradient({0},{0}) {1} 0/1px 100% no-repeat"
+        return ",".join(line.format(f"var({'--faint' if text == '1' else '--line'})", at) for at, text in self.ticks)
+
+
+def _number(number: Mapping[str, Any]) -> dict[str, Any]:
+    """One number of a verdict; drawn are low end, value and high end, where a logarithmic axis can show them."""
     out = {k: number.get(k) for k in ("group", "what", "value", "low", "high", "runs", "note")}
     value = out["value"] if is_number(out["value"]) else 0.0
     low, high = (float(bound) if is_number(bound := out[k]) else value for k in ("low", "high"))
-    drawn = (low, value, high) if 0 < low <= high else None  # on a logarithmic axis
-    return out | {"drawn": drawn, "pointer": f"verdict.numbers[{index}]"}
+    return out | {"drawn": (low, value, high) if 0 < low <= high else None}
 
 
 def _recorded(record: Record) -> dict[str, str]:
@@ -239,21 +257,27 @@ def _commits(results: Results) -> list[str]:
 
 
 def plain(chart: Chart, palette: Palette) -> dict[str, Any]:
-    """A chart as the script of the page reads it, numbers to four digits."""
-    views = []
+    """A chart as the script of the page reads it: four digits, and rounds that lines share are written once."""
+    views, shared = [], []
     for view in chart.views:
-        looks = palette.looks([line.name for line in view.lines])
-        lines = [
-            {
-                "name": typeset(line.name), "colour": colour, "dash": dash, "x": _short(line.x), "y": _short(line.y),
-                **({"low": _short(line.low), "high": _short(line.high)} if line.low and line.high else {}),
-            }
-            for line, (colour, dash) in zip(map(thinned, view.lines), looks, strict=True)
-        ]  # fmt: skip
-        views.append({"label": view.label, "log": view.log, "lines": lines})
+        lines = []
+        every = view.lines if chart.kind == "bars" else ordered(view)
+        for line, (colour, dash) in zip(map(thinned, every), palette.looks([e.name for e in every]), strict=True):
+            x = _digits(line.x, 4)
+            if x not in shared:
+                shared.append(x)
+            drawn: dict[str, Any] = {"name": typeset(line.name), "colour": colour, "x": shared.index(x)}
+            drawn["y"] = _digits(line.y, 4)
+            if dash:
+                drawn["dash"] = dash
+            if line.low and line.high:
+                drawn |= {"low": _digits(line.low, 3), "high": _digits(line.high, 3)}
+            lines.append(drawn)
+        views.append({"label": typeset(view.label), "log": view.log, "lines": lines})
+    ticks = None if chart.ticks is None else [typeset(t) for t in chart.ticks]
     return {
-        "title": chart.title, "x": chart.x, "xLog": chart.x_log, "ticks": chart.ticks, "kind": chart.kind,
-        "views": views,
+        "title": typeset(chart.title), "x": typeset(chart.x), "xs": shared, "xLog": chart.x_log, "ticks": ticks,
+        "kind": chart.kind, "views": views,
     }  # fmt: skip
 
 
@@ -270,16 +294,17 @@ def thinned(line: Line) -> Line:
     return Line(line.name, pick(line.x), pick(line.y), pick(line.low), pick(line.high))
 
 
-def _short(values: Any) -> list[Any]:
-    return [None if v is None else int(v) if float(v).is_integer() else float(f"{v:.4g}") for v in values]
+def _digits(values: Any, count: int) -> list[Any]:
+    return [None if v is None else int(v) if float(v).is_integer() else float(f"{v:.{count}g}") for v in values]
 
 
-def linked(text: str, link: str, pointer: str) -> Markup:
-    """A sentence that links to the json it came from, with every number in it marked; the rest escaped.
+def linked(text: str, place: str, pointer: str) -> Markup:
+    """A sentence that links to its data in this page, with every number in it marked; the rest escaped.
 
     One link per sentence, not per number: a third of the page would be addresses. It is for the mouse: a keyboard's
     way through the page does not stop at a thousand numbers.
     """
+    text = typeset(text)
     text, out, last = text[:1].upper() + text[1:], [], 0
     for match in NUMBER.finditer(text):
         out.append(maths(text[last : match.start()]))
@@ -289,11 +314,12 @@ def linked(text: str, link: str, pointer: str) -> Markup:
         else:
             out.append(Markup("<b>{}</b>").format(match["number"]))
     whole = Markup("").join([*out, maths(text[last:])])
-    return Markup('<a class="n" tabindex="-1" href="{}" title="{}">{}</a>').format(link, pointer, whole)
+    return Markup('<a class="n" tabindex="-1" href="#{}" title="{}">{}</a>').format(place, pointer, whole)
 
 
 def maths(text: Any) -> Markup:
     """Escaped text in which L_i, x^K and the like have their indices and exponents set as such."""
     safe = str(escape(typeset(str(text))))
     safe = re.sub(r"\b([A-Za-z])_(\w)\b", r"\1<sub>\2</sub>", safe)
+    safe = safe.replace("L-BFGS", '<span class="nb">L-BFGS</span>')
     return Markup(re.sub(r"\^(\w+)", r"<sup>\1</sup>", safe))

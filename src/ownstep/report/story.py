@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ownstep.paper.machinery import fairness
-from ownstep.report.formatting import is_number
+from ownstep.report import waterfalls
 from ownstep.report.results import MISSING, VERDICTS, Record, Results
 
 OWN_CLAIMS = {"theorem", "beyond", "curvature", "which", "gossip-worst-case"}
 """Experiments whose claim is ours, or the theorem as we certify it: counted apart from the paper's."""
-
-OVER = re.compile(r"rounds of (?P<rival>.+?) over those of Algorithm 1$")
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,11 @@ class Fair:
     word: str
     rule: str = ""
     missing: tuple[str, ...] = ()
+    """Rivals that were not run."""
+    failed: tuple[str, ...] = ()
+    """Rivals that were run and never got to the level at which rounds are counted, and in how many runs."""
+    where: str = ""
+    """Of which model the rivals are missing, where there are several."""
 
 
 def fair(record: Record) -> Fair:
@@ -44,26 +46,23 @@ def fair(record: Record) -> Fair:
         return Fair(kind)
     try:
         found = judge(record.result)
-        return Fair(str(found["verdict"]), str(found["rule"]), tuple(map(str, found["missing"])))
+        ran = _ran(record.result)
+        names = {rival: next((n for n in fairness.RIVALS.get(rival, ()) if n in ran), "") for rival in found["missing"]}
+        return Fair(
+            str(found["verdict"]), str(found["rule"]), tuple(str(rival) for rival, name in names.items() if not name),
+            tuple(f"{name} ({ran[name]} {'run' if ran[name] == 1 else 'runs'})" for name in names.values() if name),
+            " with the paper's network" if "network" in record.result else "",
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError):
         return Fair(fairness.NOT_TESTED, "the result has another form than the experiment writes today")
 
 
-def measured(record: Record) -> str:
-    """Our number for a claim: the speed-up over the paper's baseline, with its interval over several runs."""
-    said = record.said("MEASURED")
-    if said:
-        return said
-    best: Mapping[str, Any] | None = None
-    for number in record.numbers:
-        match = OVER.search(str(number.get("group", "")))
-        if match and match["rival"] == "GD 1/L-bar" and is_number(number.get("value")):
-            best = number  # the last one is the final, hardest level
-    if best is None:
-        return ""
-    low, high = best.get("low"), best.get("high")
-    spread = f" [{low:.2f}, {high:.2f}]" if is_number(low) and is_number(high) else ""
-    return f"{best['value']:.2f}{spread} times fewer rounds than GD at 1/L̄"
+def _ran(result: Any) -> dict[str, int]:
+    """In how many runs every method of a network experiment was run."""
+    arms = result.get("arms") if isinstance(result, Mapping) else None
+    runs = [one for arm in arms.values() for one in arm.get("runs", ())] if isinstance(arms, Mapping) else []
+    names = [name for one in runs for name in one.get("methods", ())]
+    return {name: names.count(name) for name in names}
 
 
 def papers(results: Results) -> list[Record]:
@@ -97,8 +96,8 @@ def advice(results: Results) -> str:
     else:
         text = "Own steps, not for speed alone: some fair rival, often just a longer common step, needs as few rounds."
     for record in results.records:
-        if record.name == "curvature" and record.word in VERDICTS[:2] and (saved := measured(record)):
-            text += f" What does help where exchanges are dear is own curvature: {saved}."
+        if record.name == "curvature" and record.word in VERDICTS[:2] and (saved := record.said("MEASURED")):
+            text += f" Where exchanges are slow, use own curvature: {saved}."
     return text
 
 
@@ -110,31 +109,8 @@ def facts(results: Results) -> list[Fact]:
         Fact(f"{sum(r.word == VERDICTS[0] for r in claims)} of {len(claims)}", "claims hold as the paper states them"),
         Fact(f"{sum(f.word == VERDICTS[0] for f in tested)} of {len(tested)}", "hold against fair rivals"),
     ]
-    for record in results.records:
-        if record.name == "attribution" and (found := explained(record)):
-            out.append(Fact(f"{found[0]} of {found[1]}", "speed-ups come from the devices' own geometry"))
+    counted = [split for split in waterfalls.splits(results) if split.counts]
+    if counted:
+        explained = sum(waterfalls.worthwhile(f) for split in counted for f in split.parts if f.what == "geometry")
+        out.append(Fact(f"{explained} of {len(counted)}", "speed-ups come from the devices' own geometry"))
     return out
-
-
-def explained(record: Record) -> tuple[int, int] | None:
-    """(speed-ups in which geometry has a share, speed-ups) of the attribution."""
-    match = re.search(r", (\d+) in number, geometry alone is above [\d.]+ in (\d+)", record.rule)
-    return (int(match[2]), int(match[1])) if match else None
-
-
-def factors(results: Results) -> dict[str, list[tuple[str, float]]]:
-    """The parts of every speed-up that the attribution splits, by its name there."""
-    out: dict[str, list[tuple[str, float]]] = {}
-    for record in results.records:
-        if record.name == "attribution":
-            for number in record.numbers:
-                if number.get("what") != "all" and is_number(number.get("value")):
-                    out.setdefault(str(number["group"]), []).append((str(number["what"]), float(number["value"])))
-    return {name: parts for name, parts in out.items() if all(f > 0 for _, f in parts)}
-
-
-def own_factors(name: str, every: Mapping[str, Sequence[tuple[str, float]]]) -> tuple[str, list[tuple[str, float]]]:
-    """The split that belongs to an experiment and what it is of: the paper's own setting first; empty if none is."""
-    mine = [group for group in every if group == name or group.startswith((f"{name} ", f"{name},"))]
-    mine.sort(key=lambda group: ("the paper's network" in group, "paper" in group), reverse=True)
-    return (mine[0], list(every[mine[0]])) if mine else ("", [])

@@ -23,16 +23,18 @@ const Gain = (() => {
   }
 
   /* Bars side by side, and horizontal lines with their names: [value, colour class, label]. */
-  function bars(target, values, lines) {
+  function bars(target, values, lines, colour) {
     const width = target.clientWidth || 400, height = target.clientHeight || 200, top = 16, right = 92, bottom = 18;
     const total = w.reduce((a, b) => a + b, 0), most = Math.max(...values, ...lines.map((l) => l[0])) * 1.04;
     const y = (v) => height - bottom - (height - bottom - top) * (v / most);
-    const parts = [];
+    const parts = [], words = [];
     let x = 0;
     values.forEach((v, i) => {
       const wide = ((width - right) * w[i]) / total;
-      parts.push(svg("rect", { x: x + 1, y: y(v), width: Math.max(1, wide - 2), height: height - bottom - y(v), style: "fill: var(--ours); opacity: .28", rx: 1.5 }));
-      if (wide > 26) parts.push(svg("text", { x: x + wide / 2, y: y(v) - 4, "text-anchor": "middle" }, show(v)));
+      parts.push(svg("rect", { x: x + 1, y: y(v), width: Math.max(1, wide - 2), height: height - bottom - y(v), style: `fill: var(--${colour}); opacity: .3`, rx: 1.5 }));
+      let above = y(v) - 4; // no line goes through the number
+      for (const l of [...lines].sort((a, b) => a[0] - b[0])) if (y(l[0]) > above - 13 && y(l[0]) < above + 3) above = y(l[0]) - 4;
+      if (wide > 26) words.push(svg("text", { x: x + wide / 2, y: above, "text-anchor": "middle" }, show(v)));
       if (wide > 12) parts.push(svg("text", { x: x + wide / 2, y: height - 3, "text-anchor": "middle", style: "fill: var(--faint)" }, i + 1));
       x += wide;
     });
@@ -47,7 +49,7 @@ const Gain = (() => {
       parts.push(svg("text", { x: width - right + 8, y: heights[i] + 4, class: name }, label));
     });
     target.setAttribute("viewBox", `0 0 ${width} ${height}`); // so that it fits when printed on narrower paper
-    target.replaceChildren(...parts);
+    target.replaceChildren(...parts, ...words);
   }
 
   function draw() {
@@ -56,8 +58,8 @@ const Gain = (() => {
     box.querySelector("[data-mean]").textContent = show(step);
     box.querySelector("[data-gain]").textContent = gain.toFixed(2);
     command();
-    bars(box.querySelector("[data-curvature]"), L, [[bar, "gd", `L̄ = ${show(bar)}`]]);
-    bars(box.querySelector("[data-steps]"), L.map((v) => 1 / v), [[step, "ours", `mean ${show(step)}`], [1 / bar, "gd", `1/L̄ = ${show(1 / bar)}`]]);
+    bars(box.querySelector("[data-curvature]"), L, [[bar, "gd", `L̄ = ${show(bar)}`]], "up");
+    bars(box.querySelector("[data-steps]"), L.map((v) => 1 / v), [[step, "ours", `mean ${show(step)}`], [1 / bar, "gd", `1/L̄ = ${show(1 / bar)}`]], "ours");
     box.querySelector("[data-reading]").textContent = gain < 1.05
       ? `The devices curve so alike that their own steps are on average only ${((gain - 1) * 100).toFixed(1)} % longer than the common one: expect what gradient descent gives.`
       : `On average the own steps are ${gain.toFixed(2)} times as long as the common step 1/L̄. If step length were all that counted, the local phase would need 1/${gain.toFixed(2)} = ${(1 / gain).toFixed(2)} of the rounds.`;

@@ -1,8 +1,10 @@
-/* The race: two devices in a plane, four methods as dots with trails. Everything is computed here, from six numbers a device. */
+/* The race: two devices in a plane, four methods as dots with trails. Everything is computed here, from six numbers per device. */
 "use strict";
 const Race = (() => {
   const NS = "http://www.w3.org/2000/svg";
-  const W = 640, H = 420, SPAN = 6; // the plane reaches from -SPAN to SPAN across
+  const SPAN = 6; // the plane reaches from -SPAN to SPAN across
+  let W = 640, H = 420; // in pixels of the screen, so that letters keep their size on a phone
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const METHODS = [
     ["gd", "GD, common step 1/L\u0304", "var(--gd)"], ["own", "own steps 1/L\u1d62", "var(--ours)"],
     ["matched", "GD, matched step", "var(--matched)"], ["curvature", "own curvature", "var(--curvature)"],
@@ -10,6 +12,7 @@ const Race = (() => {
   const START = { k: 12, at: null, x: [-4.4, -2.6], w: 0.5, devices: [
     { c: [-0.7, 1.3], L: 3, mu: 0.35, turn: 0.35 }, { c: [1.5, -0.6], L: 0.6, mu: 0.3, turn: 1.9 },
   ] };
+  const first = () => Object.assign(clone(START), still ? { k: ROUNDS } : {}); // without motion: the end
   const ROUNDS = 60, EDGE = 0.6; // the level set that a device's handle sits on
   let state, timer = null, root, svg, parts;
 
@@ -145,17 +148,24 @@ const Race = (() => {
       (state.at === null ? `Own steps settle ${apart.toFixed(2)} away from it; switch to repair that.` : `Own steps switched after round ${state.at} and go to the minimiser.`);
   }
 
+  function step(by) {
+    play(false);
+    state.k = Math.max(0, Math.min(ROUNDS, state.k + by));
+    draw();
+    share();
+  }
+
   function play(on) {
     clearInterval(timer);
     timer = null;
     root.querySelector("[data-play]").textContent = on ? "pause" : "play";
-    if (!on) return;
+    if (!on || still) return;
     if (state.k >= ROUNDS) state.k = 0;
     timer = setInterval(() => {
       if (state.k >= ROUNDS) return play(false);
       state.k += 1;
       draw();
-    }, matchMedia("(prefers-reduced-motion: reduce)").matches ? 600 : 160);
+    }, 160);
   }
 
   function share() { Explorer.share("race", state); }
@@ -163,15 +173,15 @@ const Race = (() => {
   function start(host, saved) {
     root = host;
     svg = root.querySelector("svg");
-    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
-    state = Object.assign(clone(START), saved || {});
+    state = Object.assign(first(), saved || {});
     const scrub = root.querySelector("[data-k]");
     scrub.max = ROUNDS;
     scrub.addEventListener("input", () => { play(false); state.k = Number(scrub.value); draw(); });
     scrub.addEventListener("change", share);
     root.querySelector("[data-play]").addEventListener("click", () => { play(timer === null); share(); });
     root.querySelector("[data-switch]").addEventListener("click", () => { state.at = state.at === null ? state.k : null; draw(); share(); });
-    root.querySelector("[data-reset]").addEventListener("click", () => { play(false); state = clone(START); draw(); share(); });
+    root.querySelector("[data-reset]").addEventListener("click", () => { play(false); state = first(); draw(); share(); });
+    for (const b of root.querySelectorAll("[data-step]")) b.addEventListener("click", () => step(Number(b.dataset.step)));
     const key = root.querySelector(".racers");
     for (const [, name, colour] of METHODS) {
       const item = document.createElement("span"), dot = document.createElement("i");
@@ -179,6 +189,15 @@ const Race = (() => {
       item.append(dot, name);
       key.append(item);
     }
+    size(svg.clientWidth || W);
+    new ResizeObserver(() => { if (Math.abs(svg.clientWidth - W) > 1) size(svg.clientWidth); }).observe(svg);
+  }
+
+  function size(width) {
+    if (!width) return; // on a tab that is not shown
+    W = Math.round(width);
+    H = Math.round(Math.max(300, 0.62 * W));
+    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     draw();
   }
   return { start, state: () => state };

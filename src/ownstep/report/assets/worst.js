@@ -4,7 +4,7 @@ const Worst = (() => {
   const NS = "http://www.w3.org/2000/svg", H = 330, LEFT = 46, RIGHT = 142, TOP = 24, BOTTOM = 40;
   const METHODS = [
     ["GD 1/L-bar", "GD, 1/L\u0304", "var(--gd)"], ["Algorithm 1", "Algorithm 1", "var(--ours)"], ["GD best fixed step", "best fixed step", "var(--tuned)"],
-    ["Nesterov", "Nesterov", "var(--nesterov)"], ["ITEM", "ITEM", "var(--lbfgs)"], ["designed", "designed steps", "var(--curvature)"],
+    ["Nesterov", "Nesterov", "var(--nesterov)"], ["ITEM", "ITEM", "var(--nesterov);stroke-dasharray:6 4"], ["designed", "designed steps", "var(--designed)"],
   ];
   const AXES = [
     ["ratio", "L\u2082 / L\u2081"], ["mu", "\u03bc / L\u0304"], ["rstar", "R* / R\u2080"], ["K", "rounds K"], ["share", "local rounds, share of K"],
@@ -60,11 +60,11 @@ const Worst = (() => {
       if (name !== "designed") make("path", { class: name === "Algorithm 1" ? "trail ours" : "trail", style: `stroke:${colour}`, d: "M" + path }, svg);
       for (const [k, v] of line) {
         const mark = name === "designed" ? make("path", { d: `M${x(k)} ${y(v) - 7}l6 6l-6 6l-6-6z`, style: `fill:${colour}`, class: "certified" }, svg)
-          : make("circle", { cx: x(k), cy: y(v), r: 3.6, style: `fill:${colour}`, class: "certified" }, svg);
+          : make("circle", { cx: x(k), cy: y(v), r: 3.6, style: `fill:${name === "ITEM" ? "var(--paper);stroke:var(--nesterov);stroke-width:1.8" : colour}`, class: "certified" }, svg);
         make("title", {}, mark, `${label}, K = ${k}: ${short(v)}, certified`);
       }
-      const end = ends.find((e) => e[1] === name)[0] - over;
-      make("path", { class: "trail", style: `stroke:${colour}`, d: `M${W - RIGHT + 8} ${end}h9` }, svg);
+      const end = ends.find((e) => e[1] === name)[0] - over, tail = line[line.length - 1];
+      make("path", { class: "leader", style: `stroke:${colour}`, d: `M${x(tail[0]) + 4} ${y(tail[1])}L${W - RIGHT + 14} ${end}h5` }, svg);
       make("text", { x: W - RIGHT + 22, y: end + 4 }, svg, label);
     }
     return lines;
