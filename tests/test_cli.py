@@ -10,9 +10,12 @@ import time
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from ownstep.cli import main
+from ownstep.cli import app, main
 from ownstep.cli.common import emit
+from ownstep.engines import compare
 from ownstep.history import History
 from ownstep.methods import METHODS
 
@@ -73,6 +76,87 @@ def test_plan_from_numbers_alone(capsys):
     ):  # fmt: skip
         code, out, err = call(capsys, *wrong)
         assert (code, out, err.count("\n")) == (2, "", 1), wrong
+
+
+@pytest.fixture
+def patients(tmp_path):
+    """A CSV file whose columns have very different units, with labels of every kind."""
+    rng, n = np.random.default_rng(0), 90
+    age, income = rng.normal(60, 9, n), rng.normal(5e5, 1e5, n)
+    cost = 3 * age + income / 1000 + rng.normal(size=n)
+    visits, kind, ill = rng.integers(0, 6, n), rng.choice(["a", "b", "c"], n), np.arange(n) % 3 == 0
+    lines = zip(age, income, cost, visits, kind, ill.astype(int), strict=True)
+    path = tmp_path / "mine.csv"
+    path.write_text("age,income,cost,visits,kind,ill\n" + "".join(",".join(map(str, line)) + "\n" for line in lines))
+
+    def asked(label, *more):
+        return (str(path), "--label", label, "--ignore", ",".join({"cost", "visits", "kind", "ill"} - {label}), *more)
+
+    return asked
+
+
+LOSSES = {
+    "cost": (2, "label 'cost': 90 different numbers, so least squares; --family softmax takes them as classes\n"),
+    "visits": (12, "label 'visits': 6 classes, so softmax; --family linear takes it as a quantity\n"),
+    "kind": (6, "label 'kind': 3 classes, so softmax\n"),
+    "ill": (2, ""),
+}
+
+
+@pytest.mark.parametrize("label", LOSSES)
+def test_the_loss_goes_by_the_label_and_is_said(capsys, patients, label, monkeypatch):
+    dims, said = LOSSES[label]
+    made = []
+    monkeypatch.setattr(
+        "ownstep.cli.learn.run.compare",
+        lambda problem, *a, **k: (made.append(problem), compare(problem, *a, **k))[1],
+    )
+    small = ("--rounds", "2", "--mu", "1", "--json")
+    code, _, err = call(capsys, "compare", *patients(label), *small, "--methods", "gd,newton")
+    assert (code, err) == (0, said)
+    assert made[0].dim == dims
+    assert type(made[0]).__name__ == {"cost": "LeastSquares", "ill": "BinaryLogistic"}.get(label, "MultinomialLogistic")
+    for command in ("plan", "run"):
+        options = ("--rounds", "2", "--method", "newton") if command == "run" else ("--smoothness", "trace")
+        code, _, err = call(capsys, command, *patients(label), *options, "--json")
+        assert (code, err) == (0, said)
+
+
+def test_the_family_can_be_given_and_wrong_ones_are_refused(capsys, patients):
+    data = call_json(capsys, "run", *patients("visits", "--family", "linear"), "--method", "newton", "--rounds", "5")
+    rows = np.loadtxt(patients("visits")[0], delimiter=",", skiprows=1, usecols=(0, 1, 3))
+    A, y = rows[:, :2], rows[:, 2]
+    x = np.linalg.solve(A.T @ A / len(y) + 1e-3 * np.eye(2), A.T @ y / len(y))
+    assert data["final_value"] == pytest.approx(((A @ x - y) ** 2).mean() / 2 + 5e-4 * x @ x, rel=1e-9)
+    for label, options, message in (
+        ("visits", ("--family", "poisson"), "ownstep fit takes it"),
+        ("kind", ("--family", "linear"), "--family linear needs a label that is a number, got"),
+        ("cost", ("--family", "logistic"), "--family logistic needs two classes, the label has 90"),
+        ("cost", ("--family", "logit"), "unknown family 'logit'"),
+        ("cost", ("--partition", "by_label"), "--partition by_label needs classes, and the label 'cost' is a quantity"),
+    ):
+        code, out, err = call(capsys, "run", *patients(label, *options))
+        assert (code, out) == (2, "")
+        assert message in err.splitlines()[-1]
+    code, out, err = call(capsys, "train", "--data", *patients("cost"), "--model", "mlp")
+    assert (code, out) == (2, "")
+    assert "train learns classes, and the label 'cost' has 90 different numbers" in err
+
+
+def test_columns_are_standardised_on_request(capsys, patients):
+    options = ("--rounds", "100", "--methods", "gd,nesterov,own_step", "--mu", "0.01")
+    code, out, _ = call(capsys, "compare", *patients("ill"), *options)
+    assert code == 0
+    assert out.rstrip().endswith("try --standardise")
+    code, out, err = call(capsys, "compare", *patients("ill"), *options, "--standardise")
+    assert code == 0
+    assert err == "columns scaled to mean 0 and variance 1 over all 90 rows\n"
+    assert "never" not in out
+    data = call_json(capsys, "run", *patients("cost"), "--standardise", "--method", "newton", "--rounds", "3")
+    rows = np.loadtxt(patients("cost")[0], delimiter=",", skiprows=1, usecols=(0, 1, 2))
+    A, y = (rows - rows.mean(axis=0))[:, :2] / rows.std(axis=0)[:2], rows[:, 2] - rows[:, 2].mean()
+    x = np.linalg.solve(A.T @ A / len(y) + 1e-3 * np.eye(2), A.T @ y / len(y))
+    assert data["final_value"] == pytest.approx(((A @ x - y) ** 2).mean() / 2 + 5e-4 * x @ x, rel=1e-9)
 
 
 def test_shards_take_their_number(capsys):
@@ -224,6 +308,8 @@ def test_the_promised_plan_of_w8a(capsys):
         (("pep", "--L", "1,2", "--rounds", "5", "--switch", "9"), 2, "--switch is between 0 and --rounds 5, got 9"),
         (("pep", "--L", "1e300,1e-300"), 2, "must lie within a factor of 1e+100"),
         (("pep", "--L", "1,2", "--rounds", "2", "--r0", "1e200"), 2, "r0 must lie between 1e-100 and 1e+100"),
+        (("fit", "a b.csv", "--site", "ward", "--engine", "cluster"), 2, "-m ownstep fit 'a b.csv' --site ward\n"),
+        (("run", "digits", "--engine", "cluster"), 2, "-m ownstep run breast_cancer --devices 2 --rounds 500\n"),
         (("nonsense",), 2, "nonsense"),
         (("demo", "--out", "/dev/null/here"), 1, "cannot write"),
     ],
@@ -258,6 +344,25 @@ def test_help_is_plain_and_describes_every_argument(capsys):
     assert "[default: 0; x>=0]" in call(capsys, "run", "--help")[1]
     assert re.search(r"DATA +Dataset by name", call(capsys, "compare", "--help")[1])
     assert "--install-completion" in call(capsys, "--help")[1]
+
+
+def every_command(group=None, path=()):
+    group = group or typer.main.get_command(app)
+    for name, command in group.commands.items():
+        yield from every_command(command, (*path, name)) if hasattr(command, "commands") else [(*path, name)]
+
+
+def test_help_lists_every_argument_once():
+    assert {("fit",), ("data", "describe"), ("federate", "init")} <= set(every_command())
+    for path in every_command():
+        out = CliRunner().invoke(app, [*path, "--help"]).output
+        listed = re.findall(r"^ *(?:positional )?arguments:?$", out, re.MULTILINE | re.IGNORECASE)
+        words = re.search(r"Usage: .*\[OPTIONS\]((?: \S+)*)", out)
+        expected = [w for w in words[1].split() if w.strip("[].") != "COMMAND"] if words else []
+        assert len(listed) == bool(expected), path
+        for word in expected:
+            name = word.strip("[].")
+            assert len(re.findall(rf"^ +\[?{name}\b", out, re.MULTILINE)) == 1, (path, name)
 
 
 def test_divergence_has_a_name_and_an_exit_code(capsys):

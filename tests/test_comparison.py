@@ -7,9 +7,11 @@ import statistics
 import numpy as np
 import pytest
 
-from ownstep.engines import baselines, beyond, compare, describe
+from ownstep.engines import Comparison, baselines, beyond, compare, describe
 from ownstep.engines.compare import searched
+from ownstep.history import COLUMNS, History
 from ownstep.methods import GD, LBFGS, METHODS, At, FedAdam, FedAvg, Newton, OwnStep, Scaffold, key_of
+from ownstep.plan import Devices, Plan
 
 from .conftest import make_logistic
 
@@ -86,3 +88,18 @@ def test_what_a_round_costs():
     for name, history in found.histories.items():
         assert history.rounds == 7
         assert costs[name]["seconds_a_round"] == statistics.median(history.columns["seconds"])
+
+
+def arriving(rounds):
+    """A history that is half-way in so many rounds, of 200."""
+    columns = {c: np.zeros(201) for c in COLUMNS} | {"value": np.where(np.arange(201) < rounds, 1.0, 0.4)}
+    return History("h", columns, np.zeros(1), np.zeros(1), "done")
+
+
+def test_the_noise_of_a_third_method_does_not_blur_the_first_two():
+    runs = {"ours": (10, 11), "theirs": (20, 20), "noisy": (10, 100)}
+    first, again = ({name: arriving(counts[i]) for name, counts in runs.items()} for i in (0, 1))
+    plan = Plan(Devices.uniform([1.0, 3.0]))
+    found = Comparison(first, plan, 0.0, (0.5,), {name: (history,) for name, history in again.items()}).verdicts()
+    assert found["theirs"]["0.5"] == {"ratio": 20 / 10.5, "verdict": "faster", "floor": 1.1}
+    assert found["noisy"]["0.5"] == {"ratio": 55 / 10.5, "verdict": "no difference", "floor": 10.0}

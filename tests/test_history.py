@@ -49,6 +49,20 @@ def test_gap_and_rounds_by_hand():
         history.gap(11.0)
 
 
+def test_bytes_and_seconds_up_to_an_iterate_by_hand():
+    """Rounds stand with the iterate they leave; the loss that shows an iterate takes seconds of its own."""
+    columns = {c: np.zeros(4) for c in COLUMNS} | {"value": np.array([11.0, 6.0, 2.0, 1.5])}
+    columns |= {"bytes_up": np.array([10, 20, 40, 0]), "bytes_down": np.array([1, 2, 4, 0])}
+    columns |= {"seconds": np.array([1.0, 2.0, 4.0, 8.0]), "participants": np.array([1, 2, 2, 0])}
+    history = History("h", columns, np.zeros(1), np.zeros(1), "done", settings={"devices": 3})
+    assert [history.bytes_per_device(k) for k in range(4)] == [0.0, 11 / 3, 33 / 3, 77 / 3]
+    assert history.seconds_to(0.5, 1.0) == 1 + 2
+    assert history.seconds_to(0.05, 1.0) == 15
+    assert history.seconds_to(0.01, 1.0) is None
+    unsaid = History("h", columns, np.zeros(1), np.zeros(1), "done")  # as many as ever came
+    assert unsaid.bytes_per_device(2) == 33 / 2
+
+
 def test_bad_files_and_columns(tmp_path, small_logistic):
     with pytest.raises(OwnstepError, match="no readable history"):
         History.load(tmp_path / "nothing")

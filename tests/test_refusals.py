@@ -35,10 +35,10 @@ def test_bad_input_is_both_one_of_our_errors_and_a_value_error():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: logistic(np.zeros((0, 3)), np.zeros(0)), r"labels must be one a sample, got shape \(0,\)"),
+        (lambda: logistic(np.zeros((0, 3)), np.zeros(0)), "the table is empty"),
         (lambda: partition.by_norm(np.zeros((0, 3))), r"non-empty table .* got shape \(0, 3\)"),
         (lambda: partition.by_norm(None), r"got shape \(\)"),
-        (lambda: logistic(X, None), r"labels must be one a sample, got shape \(\)"),
+        (lambda: logistic(X, None), "one label per row, got None"),
         (lambda: logistic(X, np.array(MIXED, object)), "all numbers or all strings, got NoneType, int, str"),
         (lambda: partition.by_label(np.array(MIXED, object)), "all numbers or all strings"),
         (lambda: ownstep.LeastSquares(X, ["a"] * 30), "targets must be real numbers"),

@@ -16,6 +16,7 @@ import pytest
 from ownstep import data
 from ownstep.data import fetch
 from ownstep.data.sources import SOURCES, Remote, Source
+from ownstep.problems import logistic_regression
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import needs
@@ -254,3 +255,12 @@ def test_sst2_as_its_authors_describe_it():
     assert loaded.test_labels.sum() == 444
     with pytest.raises(InvalidInput, match="sst2 is text"):
         loaded.table()
+
+
+def test_a_model_without_data_is_refused_in_a_sentence():
+    with pytest.raises(InvalidInput, match="^labels must be a list with one label per row, got None$"):
+        logistic_regression(np.eye(3), None)
+    with pytest.raises(InvalidInput, match="^the table is empty: logistic regression needs rows, each with a label"):
+        logistic_regression(np.zeros((0, 3)), [])
+    with pytest.raises(InvalidInput, match=r"one label per row, got an array of shape \(3, 1\)"):
+        logistic_regression(np.eye(3), [[0], [1], [0]])

@@ -140,7 +140,7 @@ def test_missing_values_are_refused_dropped_or_filled_in(tmp_path, frame):
     frame.loc[5, "colour"] = None
     frame.to_csv(tmp_path / "mine.csv", index=False)
     options = {"label": "ill", "ignore": ["hospital"]}
-    with pytest.raises(InvalidInput, match=r"mine.csv', line 5: column 'dose' has no value; 3 of 40 rows .*--missing"):
+    with pytest.raises(InvalidInput, match=r"mine.csv', line 5: column 'dose' has no value; 3 of 40 .*missing='drop'"):
         ownstep.load(tmp_path / "mine.csv", **options)
     dropped = ownstep.load(tmp_path / "mine.csv", **options, missing="drop")
     complete = frame.drop(index=[3, 5, 7])
@@ -168,7 +168,7 @@ def test_a_name_wins_over_a_file_and_dot_slash_is_the_file(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert ownstep.load("digits").rows.shape == (1797, 64)
     assert ownstep.load("./digits").rows.shape == (2, 2)
-    with pytest.raises(InvalidInput, match="--label y is for files; digits is a dataset by name"):
+    with pytest.raises(InvalidInput, match="label='y' is for files; digits is a dataset by name"):
         ownstep.load("digits", label="y")
 
 
@@ -193,12 +193,13 @@ BAD = {
     "german.csv": ("visit,label\n4.3.2021,0\n5.3.2021,1\n", [], "column 'visit' holds dates"),
     "word.csv": ("age,label\n1,0\n2,1\n3,1\nabc,0\n", [], "line 5: column 'age' must be a number"),
     "infinite.csv": ("age,label\n1,0\ninf,1\n", [], "line 3: column 'age' must be finite"),
+    "infinite_label.csv": ("age,label\n1,0\n2,inf\n", [], "line 3: column 'label' must be finite"),
     "twice.csv": ("age,age,label\n1,2,0\n", [], "two columns are named 'age'"),
     "unnamed.csv": (",age,label\n0,1,0\n1,2,1\n", [], "column 1 has no name"),
     "label.csv": (HEAD + "1,2,0,a\n", ["--label", "ill"], "--label ill: "),
     "which.csv": ("age,ill\n1,0\n2,1\n", [], "say which column is to be predicted with --label; it has age, ill"),
     "ids.csv": ("id,label\n" + "".join(f"p{i},{i % 2}\n" for i in range(50)), [], "too many for a category"),
-    "one.csv": ("age,label\n1,3\n2,3\n", [], "at least two classes, all labels are 3"),
+    "one.csv": ("age,label\n1,3\n2,3\n", [], "every row has the label 3: there is nothing to tell apart"),
     "constant.csv": ("age,label\nold,3\nold,4\n", [], "no column is left"),
     "ragged.svm": ("1 1:2\n-1 2:3 4\n", [], "line 2: '4' must be index:value"),
     "nolabel.svm": ("1 1:2\n2:3\n", [], "line 2: the label is missing"),
@@ -207,7 +208,13 @@ BAD = {
     "named.svm": ("1 1:2\n-1 2:2\n", ["--label", "x"], "--label x needs columns with names; this is a libsvm file"),
     "not.parquet": ("hello", [], "is no Parquet file"),
     "not.npz": ("hello", [], "cannot be read: it is no npz file"),
-    "mystery": ("hello world\n", [], "say which: --format"),
+    "mystery": ("hello world\n", [], "say which with --format: libsvm, csv"),
+    "ignored.csv": (HEAD + "1,2,0,a\n1,2,0\n", ["--ignore", "site"], "line 3: 3 fields where the first line has 4"),
+    "cut.csv": (HEAD + "1,2,0,a\n1\n", ["--ignore", "site"], "line 3: 1 field where the first line has 4"),
+    "wide.csv": ((HEAD + "1,2,0,a\n").encode("utf-16"), [], "is UTF-16 text, and UTF-8 is read"),
+    "wide_le.csv": ((HEAD + "1,2,0,Ä\n").encode("utf-16-le"), [], "iconv -f utf-16 -t utf-8"),
+    "wide": ((HEAD + "1,2,0,a\n").encode("utf-16-be"), ["--format", "csv"], "is UTF-16 text"),
+    "wide.svm": ("1 1:2\n".encode("utf-16"), [], "is UTF-16 text"),
 }  # fmt: skip
 
 
@@ -244,6 +251,33 @@ def test_bad_folders_and_paths(tmp_path):
         ownstep.load(tmp_path, missing="zero")
 
 
+def test_python_is_advised_in_python_s_words(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("age,ill,id\n" + "".join(f"{i},{i % 2},p{i}\n" for i in range(40)))
+    for options, message in (
+        ({}, r"say which column is to be predicted with label=; it has age, ill, id"),
+        ({"label": "sick"}, r"^label='sick': .*has no such column"),
+        ({"label": "ill"}, r"leave it out with ignore=\['id'\]"),
+        ({"label": "ill", "site": "ill"}, r"^site='ill': that column is the label"),
+    ):
+        with pytest.raises(InvalidInput, match=message) as caught:
+            ownstep.load(path, **options)
+        assert "--" not in str(caught.value)
+    with pytest.raises(SystemExit):
+        main(["plan", str(path)])
+    with pytest.raises(InvalidInput, match="with label=;"):
+        ownstep.load(path)  # the command line leaves nothing behind
+
+
+def test_a_dataset_is_shown_in_one_line(tmp_path, frame):
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    loaded = ownstep.load(tmp_path / "mine.csv", label="ill", site="hospital")
+    assert repr(loaded) == "Dataset('mine.csv': 40 samples, 5 features, label 'ill' of 2 classes, 3 sites)"
+    assert repr(ownstep.load("digits")) == "Dataset('digits': 1,797 samples, 64 features, label 'label' of 10 classes)"
+    assert "label 'dose' of 40 different values" in repr(ownstep.load(tmp_path / "mine.csv", label="dose"))
+    assert repr(ownstep.data.Dataset("mine", ["one", "two"], np.arange(2))).startswith("Dataset('mine': 2 samples, ")
+
+
 def test_without_pandas_the_extra_is_named(tmp_path, frame, monkeypatch):
     frame.to_csv(tmp_path / "mine.csv", index=False)
     monkeypatch.setitem(sys.modules, "pandas", None)
@@ -263,6 +297,42 @@ def test_describe_counts_what_is_there(tmp_path, frame):
     assert columns["colour"]["levels"] == frame.colour.value_counts().to_dict()
     assert columns["smoker"]["type"] == "0/1"
     assert [len(f["columns"]) for f in describe(str(tmp_path))["files"]] == [6]
+
+
+def test_describe_names_no_person_and_fits_the_terminal(tmp_path, capsys):
+    n, folder = 60, tmp_path / "sites"
+    folder.mkdir()
+    words = ["flu", "cold", "a very long name of a disease of the upper airways", "another very long name of a disease"]
+    frame = pd.DataFrame({"patient": [f"P{i:04d}" for i in range(n)], "age": np.arange(n) % 37})
+    frame["visit"] = pd.date_range("2021-01-01", periods=n).strftime("%Y-%m-%d")
+    frame["diagnosis"] = np.array(words)[np.arange(n) % 4]
+    frame.loc[[3, 9], "diagnosis"] = "leprosy"
+    frame["label"] = np.r_[np.zeros(n - 1), 7.5]
+    frame.to_csv(folder / "a.csv", index=False)
+    frame.rename(columns={"age": "years"}).assign(label="yes").to_csv(folder / "b.csv", index=False)
+    frame.to_csv(folder / "c.csv", index=False)
+    told = describe(str(folder))
+    columns = {c["name"]: c for c in told["files"][0]["columns"]}
+    assert columns["patient"]["levels"] == {}
+    assert columns["patient"]["rarer"] == 60
+    assert columns["visit"]["type"] == "dates"
+    assert columns["visit"]["levels"] == {}
+    assert "leprosy" not in columns["diagnosis"]["levels"]
+    assert columns["diagnosis"]["rarer"] == 1
+    assert told["differences"] == [
+        "b.csv differs from a.csv: it lacks 'age', has 'years' more, has words in 'label', not numbers"
+    ]
+    with pytest.raises(SystemExit):
+        main(["data", "describe", str(folder)])
+    out = capsys.readouterr().out
+    assert "P00" not in out
+    assert "leprosy" not in out
+    assert told["differences"][0] in out
+    assert max(len(line) for line in out.splitlines() if not line.startswith(str(tmp_path))) <= 120
+    np.savez(tmp_path / "mine.npz", rows=np.eye(20), labels=np.array(["well"] * 19 + ["leprosy"]))
+    with pytest.raises(SystemExit):
+        main(["data", "describe", str(tmp_path / "mine.npz")])
+    assert "labels: well (19), 1 of fewer than 5 rows\n" in capsys.readouterr().out
 
 
 def test_every_command_takes_a_file(tmp_path, frame, capsys):

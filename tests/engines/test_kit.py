@@ -169,6 +169,15 @@ def test_what_is_wrong_is_found(tmp_path, coordinator, capsys):
     assert "FAIL coordinator" in capsys.readouterr().out
 
 
+def test_the_generated_site_is_told_what_to_change(app, tmp_path):
+    (found,) = [c.told for c in examine(site_file=app / "hospitals" / "site.py") if not c.well]
+    assert found.startswith("open_site asks for the node's setting 'partition-id', which is not set.")
+    assert "ownstep.load(" in found
+    (tmp_path / "other.py").write_text("def open_site(context):\n    return {}['age']\n")
+    (found,) = [c.told for c in examine(site_file=tmp_path / "other.py") if not c.well]
+    assert found == "KeyError: 'age'"
+
+
 def test_a_missing_authority_is_named_before_the_coordinator_is_tried(tmp_path):
     checks = {check.name: check for check in examine(superlink="localhost:1", ca=tmp_path / "ca.crt")}
     reached = checks["coordinator and clock"]

@@ -156,6 +156,14 @@ def test_differences_below_the_noise_floor_are_called_none():
     assert judge([None], [None], 1.0)[1] == "neither arrives"
 
 
+@pytest.mark.parametrize(("ours", "theirs", "word"), [(8, 10, "faster"), (10, 8, "slower")])
+def test_a_difference_has_to_exceed_the_noise_floor(ours, theirs, word):
+    assert judge([ours], [theirs], 1.25) == (theirs / ours, "no difference")
+    assert judge([ours], [theirs], 1.2499) == (theirs / ours, word)
+    assert judge([100 * ours], [100 * theirs], 1.0)[1] == word
+    assert judge([ours], [ours + 1], 1.0)[1] == "no difference"  # a round is none either
+
+
 def test_reruns_have_other_seeds_and_nothing_else():
     assert reseeded(Bernoulli(0.5, "drop", 3), 2) == Bernoulli(0.5, "drop", 5)
     assert reseeded(Outages(((0, 1, 2),), Bernoulli(0.5, seed=1)), 1).otherwise.seed == 2

@@ -25,7 +25,7 @@ from ownstep.support.logs import RoundLog
 
 from ..conftest import needs
 from ..engines.federation_grid import DirectGrid
-from .test_fit import sample
+from .test_fit import categories, sample
 
 TERMS = {"deadline": 20.0, "joining": 1.0}
 
@@ -124,6 +124,23 @@ def test_sites_refuse_by_name_and_do_not_say_how_few():
     owner = owners_of(tiny)[-1]
     with pytest.raises(InvalidInput, match="fewer than 15 rows"):
         owner.describe()  # what ownstep federate doctor looks at
+
+
+def test_a_rare_reference_level_is_refused_by_the_site(tmp_path):
+    for name, part in categories().groupby("hospital"):
+        part.drop(columns="hospital").to_csv(tmp_path / f"{name}.csv", index=False)
+    for ignored, why in ("stage", "sex=f"), ("sex", "stage=I"):
+        every = [ownstep.load(tmp_path / f"{name}.csv", label="ill", ignore=[ignored]) for name in "ab"]
+        owners = [fit_site(name, data) for name, data in zip("ab", every, strict=True)]
+        with pytest.raises(InvalidInput, match=rf"^b does not take part.*\(fewer than 5 rows with {why}\)"):
+            fit_over(grid_of(owners), Terms(sites=2, **TERMS))
+
+
+def test_a_site_names_its_column_that_is_too_large():
+    rows, labels, sites = sample("logistic")
+    rows[sites == "b", 2] *= 1e200
+    with pytest.raises(InvalidInput, match="^b cannot take part: column 'dose' has values so large"):
+        over(Dataset("mine", rows, labels, features=("a", "b", "dose", "d"), sites=sites))
 
 
 def test_rare_words_are_not_even_named():

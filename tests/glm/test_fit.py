@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 import ownstep
 from ownstep.cli import main
-from ownstep.glm import Model, fit, load_model
+from ownstep.glm import Model, disclosure, fit, held_out, load_model
 from ownstep.support.errors import InvalidInput
 
 from ..conftest import needs
@@ -112,9 +113,128 @@ def test_collinear_constant_and_separating_columns_are_named():
     y = labels == "yes"
     perfect, partly = np.column_stack([rows, 5.0 * y]), np.column_stack([rows, 1.0 * (y & (rows[:, 0] > 0))])
     for bad in (perfect, partly):
-        with pytest.raises(InvalidInput, match=r"'extra'.* separate.*--mu"):
+        with pytest.raises(InvalidInput, match=r"^'extra' separates the classes.*--mu"):
             fit(bad, labels, features=names)
         assert np.isfinite(fit(bad, labels, features=names, mu=0.1).model.coefficients).all()
+
+
+@pytest.mark.parametrize("family", ["logistic", "linear"])
+def test_with_a_penalty_the_errors_are_those_of_the_shrunk_estimates(family):
+    """(H + D)^-1 H (H + D)^-1 / n in standardised columns, worked out here; the likelihood is that of the data."""
+    rows, labels, sites = sample(family)
+    mu, n, deviation = 0.3, len(rows), rows.std(axis=0)
+    ours = fit(rows, labels, sites, family=family, mu=mu)
+    Z = np.column_stack([np.ones(n), (rows - rows.mean(axis=0)) / deviation])
+    y = (labels == "yes").astype(float) if family == "logistic" else labels
+    gamma, D = np.zeros(5), mu * np.diag([0.0, 1, 1, 1, 1])
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-Z @ gamma)) if family == "logistic" else Z @ gamma
+        H = Z.T @ (Z * ((p * (1 - p)) if family == "logistic" else np.ones(n))[:, None]) / n
+        gamma = gamma - np.linalg.solve(H + D, Z.T @ (p - y) / n + D @ gamma)
+    squares = float(((y - Z @ gamma) ** 2).sum())
+    dispersion = 1.0 if family == "logistic" else squares / (n - 5)
+    spread = dispersion / n * np.linalg.inv(H + D) @ H @ np.linalg.inv(H + D)
+    np.testing.assert_allclose([c.estimate for c in ours.coefficients[1:]], gamma[1:] / deviation, rtol=1e-7)
+    errors = np.sqrt(np.diag(spread))[1:] / deviation
+    np.testing.assert_allclose([c.standard_error for c in ours.coefficients[1:]], errors, rtol=1e-6)
+    turn = np.r_[1, -rows.mean(axis=0) / deviation]  # the intercept where all columns are zero
+    assert ours.coefficients[0].standard_error == pytest.approx(np.sqrt(turn @ spread @ turn), rel=1e-6)
+    likelihood = np.log(np.where(y == 1, p, 1 - p)).sum() if family == "logistic" else (
+        norm.logpdf(y, Z @ gamma, np.sqrt(squares / n)).sum()
+    )  # fmt: skip
+    assert ours.log_likelihood == pytest.approx(likelihood, rel=1e-9)
+    assert ours.aic == pytest.approx(10 - 2 * likelihood, rel=1e-9)
+
+
+def test_a_strong_effect_is_not_taken_for_separated_classes():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((400, 2))
+    labels = (rng.random(400) < 1 / (1 + np.exp(2 * rows[:, 1] - 9 * rows[:, 0]))).astype(int)
+    other = sm.Logit(labels, sm.add_constant(rows)).fit(disp=0, method="newton", tol=1e-12)
+    assert other.params[1] > 5
+    found = fit(rows, labels).coefficients
+    np.testing.assert_allclose([c.estimate for c in found], other.params, rtol=1e-6)
+    np.testing.assert_allclose([c.standard_error for c in found], other.bse, rtol=1e-5)
+
+
+def test_every_number_that_travels_is_counted():
+    """Three sites, five coefficients: 14 sums; then a loss, a gradient and a triangle for five numbers asked with."""
+    rows, labels, sites = sample("logistic")
+    for share, more in ((0.0, 0), (0.2, 6 + 5)):
+        fitted = fit(rows, labels, sites, holdout=share)
+        asked = fitted.history.rounds + 1
+        assert fitted.exchanges == 1 + asked + (share > 0)
+        assert fitted.bytes == 3 * 8 * ((4 + 2 + 2 * 4) + asked * (1 + 5 + 15 + 5) + more)
+
+
+def site(n=40, cases=20, smokers=20, ward=20):
+    """Rows with an age, a 0/1 column and one of a category's; so many of each are ones."""
+    ones = [np.arange(n) < count for count in (cases, smokers, ward)]
+    rows = np.column_stack([np.linspace(20, 80, n), ones[1], ones[2]]).astype(float)
+    return rows, ones[0].astype(int), ("age", "smoker", "ward=B"), np.array([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("changed", "tested", "why"),
+    [
+        ({}, 0, []),
+        ({"n": 12, "cases": 6, "smokers": 6, "ward": 6}, 0, []),  # three for each of four coefficients
+        (
+            {"n": 11, "cases": 5, "smokers": 5, "ward": 5},
+            0,
+            ["11 rows, fewer than 12: 3 per coefficient and at least 10"],
+        ),
+        ({"cases": 5}, 0, []),
+        ({"cases": 4}, 0, ["4 rows of class 1"]),
+        ({"cases": 35}, 0, []),
+        ({"cases": 36}, 0, ["4 rows of class 0"]),
+        ({"smokers": 5}, 0, []),
+        ({"smokers": 4}, 0, ["4 rows with smoker = 1"]),
+        ({"smokers": 35}, 0, []),
+        ({"smokers": 36}, 0, ["4 rows with smoker = 0"]),
+        ({"smokers": 0}, 0, []),  # nobody is no group
+        ({"ward": 5}, 0, []),
+        ({"ward": 1}, 0, ["1 row with ward=B"]),
+        ({"ward": 35}, 0, []),
+        ({"ward": 36}, 0, ["4 rows with none of ward=B"]),
+        ({}, 5, []),
+        ({}, 4, ["4 rows held out"]),
+        ({"cases": 4, "smokers": 36}, 1, ["1 row held out", "4 rows of class 1", "4 rows with smoker = 0"]),
+    ],
+)
+def test_disclosure_limits_at_their_edges(changed, tested, why):
+    rows, labels, features, classes = site(**changed)
+    for held in (rows, sp.csr_array(rows)):
+        assert list(disclosure.reasons(held, labels, features, classes, 4, tested)) == why
+    quiet = list(disclosure.reasons(rows, labels, features, classes, 4, tested, counted=False))
+    assert len(quiet) == len(why)
+    assert all(text.startswith(("fewer than 5 rows", "fewer than 12 rows")) for text in quiet)
+
+
+@pytest.mark.parametrize("over_sites", [True, False])
+def test_the_columns_that_separate_are_named_and_no_others(over_sites):
+    rng = np.random.default_rng(5)
+    n, names = 240, ["age", "marker", "stage=III", "dose"]
+    sites = np.arange(n) % 2 if over_sites else None
+    noise = [rng.normal(60, 9, n), None, 1.0 * (rng.random(n) < 0.3), 0.01 * rng.standard_normal(n)]
+
+    def named(y, marker, dose=noise[3]):
+        with pytest.raises(InvalidInput, match="separate") as caught:
+            fit(np.column_stack([noise[0], marker, noise[2], dose]), y, sites, features=names)
+        return str(caught.value).split(" the classes")[0]
+
+    ill = rng.random(n) < 0.4
+    size = np.abs(rng.standard_normal(n)) + 0.1
+    assert named(ill, 1000 * np.where(ill, size, -size) + 7) == "'marker' separates"
+    assert named(ill, np.where(ill, 3.0, 2.0)) == "'marker' separates"
+    a, b = rng.standard_normal((2, n))
+    b[np.abs(a - b) < 0.2] += 1
+    assert named(a > b, 30 * a, 0.01 * b) in (
+        "'marker', 'dose' together separate",
+        "'dose', 'marker' together separate",
+    )
+    three = np.where(ill, "c", np.where(rng.random(n) < 0.5, "a", "b"))
+    assert named(three, 5.0 * (three == "c")) == "'c:marker' separates"
 
 
 def test_small_sites_and_groups_are_refused_by_name_unless_allowed():
@@ -139,6 +259,43 @@ def test_small_sites_and_groups_are_refused_by_name_unless_allowed():
     assert fit(table, labels).rows == len(labels)  # in one place there is nobody to hide from
 
 
+def categories(n: int = 300, seed: int = 0) -> pd.DataFrame:
+    """Two sites; at 'b' one woman (f is the reference) and one patient of the reference stage I."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"age": rng.normal(60, 9, n), "sex": rng.choice(["f", "m"], n)})
+    frame["stage"], frame["hospital"] = rng.choice(["I", "II", "III"], n), np.where(np.arange(n) < n // 3, "b", "a")
+    here = frame.hospital == "b"
+    frame.loc[here, "sex"], frame.loc[here & (frame.stage == "I"), "stage"] = "m", "III"
+    frame.loc[[3], "sex"], frame.loc[[7], "stage"] = "f", "I"
+    frame["ill"] = np.where(rng.random(n) < 0.4, "yes", "no")
+    return frame
+
+
+def test_the_reference_level_of_a_category_is_a_group_too(tmp_path):
+    path = tmp_path / "mine.csv"
+    categories().to_csv(path, index=False)
+    for ignored, why in (["stage"], "1 row with sex=f"), (["sex"], "1 row with stage=I"):
+        data = ownstep.load(path, label="ill", site="hospital", ignore=ignored)
+        with pytest.raises(InvalidInput, match=rf"b \({why}\).*--allow b$"):
+            fit(data.rows, data.labels, data.sites, features=data.features, levels=data.levels)
+        with pytest.raises(InvalidInput, match=r"b \(1 row with none of (sex=m|stage=II, stage=III)\)"):
+            fit(data.rows, data.labels, data.sites, features=data.features)  # the level's name is not known
+    rows, labels, sites = sample("logistic")
+    coded = np.where(sites == "c", 1.0, 1.0 + np.arange(len(rows)) % 2)
+    coded[np.flatnonzero(sites == "c")[4]] = 2
+    with pytest.raises(InvalidInput, match=r"c \(1 row with the rarer value of sex\)"):
+        fit(np.column_stack([rows, coded]), labels, sites, features=["a", "b", "c", "d", "sex"])
+
+
+def test_rows_are_held_out_by_the_site_s_name_and_the_seed():
+    for rows, share, held in ((9, 0.3, 3), (9, 0.25, 2), (11, 0.5, 6), (7, 0.0, 0)):  # to the nearest row
+        assert held_out.chosen("a", rows, share, 0).sum() == held
+    first, same, name, seed = (held_out.chosen(who, 60, 0.3, k) for who, k in (("a", 0), ("a", 0), ("b", 0), ("a", 1)))
+    np.testing.assert_array_equal(first, same)
+    assert (first != name).any()
+    assert (first != seed).any()
+
+
 def test_held_out_rows_are_measured_site_by_site():
     rows, labels, sites = sample("logistic", n=900)
     fitted = fit(rows, labels, sites, holdout=0.3, seed=3)
@@ -151,6 +308,12 @@ def test_held_out_rows_are_measured_site_by_site():
     assert 0.5 < told["calibration_slope"] < 1.6
     from ownstep.glm.held_out import measure
 
+    line = fitted.reveals[-1]
+    assert line["numbers"] == len(fitted.held_out["a"]) == 6
+    assert "'all sites' is measured on the rows themselves" in line["what"]
+    assert "no AUC and no calibration slope" in line["what"]
+    quantity = fit(rows, rows[:, 0] + rows[:, 1], sites, holdout=0.3, features=["a", "b", "c", "d"], mu=0.1)
+    assert quantity.reveals[-1]["numbers"] == len(quantity.held_out["a"]) == 5
     seen = measure(fitted.model, rows, labels)
     assert seen["auc"] == pytest.approx(roc_auc_score(labels == "yes", fitted.model.predict(rows)[:, 1]))
     slope = sm.Logit((labels == "yes") * 1.0, sm.add_constant(fitted.model.scores(rows)[:, 0])).fit(disp=0).params[1]
@@ -235,6 +398,53 @@ def test_the_commands_from_a_csv_to_predictions(tmp_path, capsys):
     assert "exchanges" in out
 
 
+def test_a_p_value_of_nothing_is_a_bound(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=80), "b": rng.normal(size=80)})
+    frame.assign(y=frame.a + 1e-3 * rng.normal(size=80)).to_csv(tmp_path / "mine.csv", index=False)
+    code, out, _ = call(capsys, "fit", str(tmp_path / "mine.csv"))
+    assert code == 0
+    assert re.search(r"^ a .* <2e-16 ", out, re.MULTILINE)
+    assert "0.0e+00" not in out
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e200, 1e308])
+def test_numbers_too_large_to_square_are_one_sentence(tmp_path, capsys, size):
+    path, rng = tmp_path / "mine.csv", np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(60, 9, 80), "bp": size * rng.random(80), "ill": [0, 1] * 40})
+    frame.to_csv(path, index=False)
+    code, out, err = call(capsys, "fit", str(path), "--label", "ill")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "column 'bp' has values so large that the sum of their squares overflows" in err
+    code, out, err = call(capsys, "fit", str(path), "--label", "bp")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the label 'bp' has values so large" in err
+
+
+def test_columns_are_never_matched_by_position_alone(tmp_path, capsys):
+    rows, labels, _ = sample("logistic")
+    names, model = ("a", "b", "c", "d"), str(tmp_path / "model.json")
+    fitted = fit(rows, labels, features=names)
+    fitted.model.save(model)
+    (tmp_path / "new.svm").write_text("1 1:2 2:3 3:4 4:5\n")
+    np.savez(tmp_path / "bare.npz", rows=rows, labels=labels)
+    for file, kind in (("new.svm", "is a LIBSVM file"), ("bare.npz", "an npz file without the array 'features'")):
+        code, out, err = call(capsys, "predict", str(tmp_path / file), "--model", model)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert kind in err
+        assert "found by name: a, b, c, d; give a CSV" in err
+    turned = [2, 0, 3, 1]
+    np.savez(tmp_path / "named.npz", rows=rows[:, turned], labels=labels, features=[names[i] for i in turned])
+    code, out, err = call(capsys, "predict", str(tmp_path / "named.npz"), "--model", model, "--json")
+    assert code == 0, err
+    np.testing.assert_allclose([p[2] for p in json.loads(out)["predictions"]], fitted.model.predict(rows)[:, 1])
+    np.savez(tmp_path / "named.npz", rows=rows, labels=labels, features=["a", "b", "c", "e"])
+    assert "needs a column 'd'" in call(capsys, "predict", str(tmp_path / "named.npz"), "--model", model)[2]
+    fit(rows, labels).model.save(model)  # columns without names
+    assert call(capsys, "predict", str(tmp_path / "new.svm"), "--model", model)[0] == 0
+
+
 def test_nothing_is_written_where_nothing_was_fitted(tmp_path, capsys):
     path, model = tmp_path / "mine.csv", tmp_path / "model.json"
     pd.DataFrame({"a": [1, 2, 3, 4] * 5, "label": [0, 1] * 10, "site": ["x"] * 19 + ["y"]}).to_csv(path, index=False)
@@ -248,10 +458,11 @@ def test_nothing_is_written_where_nothing_was_fitted(tmp_path, capsys):
 @needs("heart_disease")
 def test_four_hospitals_are_at_the_pooled_optimum_in_eight_exchanges():
     data = ownstep.load("heart_disease")
-    fitted = fit(data.rows, data.labels, data.sites, features=data.features, allow=["cleveland", "switzerland"])
+    about = {"features": data.features, "levels": data.levels}
+    fitted = fit(data.rows, data.labels, data.sites, **about, allow=["cleveland", "switzerland", "va"])
     pooled = sm.Logit(data.labels, sm.add_constant(data.rows)).fit(disp=0, method="newton", maxiter=100, tol=1e-10)
     np.testing.assert_allclose([c.estimate for c in fitted.coefficients], pooled.params, atol=1e-6)
     np.testing.assert_allclose([c.standard_error for c in fitted.coefficients], pooled.bse, atol=1e-6)
     assert fitted.exchanges <= 8
-    with pytest.raises(InvalidInput, match="switzerland .1 row of class 0"):
-        fit(data.rows, data.labels, data.sites, features=data.features)
+    with pytest.raises(InvalidInput, match=r"switzerland .1 row of class 0.*va \(3 rows with cp=1\)"):
+        fit(data.rows, data.labels, data.sites, **about)

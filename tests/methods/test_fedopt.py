@@ -50,6 +50,20 @@ def test_one_local_step_is_gradient_descent(small_logistic):
     )
 
 
+def test_averaging_with_own_steps_moves_every_device_by_its_own_and_reports_their_mean():
+    problem, devices = make_least_squares(devices=3), describe(make_least_squares(devices=3)).devices
+    history = run(FedAvg("own", 0.7, local_steps=3), problem, 4)
+    x = problem.x0()
+    for _ in range(4):
+        y = np.tile(x, (3, 1))
+        for _ in range(3):
+            y = y - problem.gradients(y) / devices.L[:, None]
+        x = x + 0.7 * (problem.weights @ y - x)
+    np.testing.assert_allclose(history.x, x, atol=1e-12)
+    mean = sum(w / L for w, L in zip(problem.weights, devices.L, strict=True))
+    np.testing.assert_allclose(history.columns["step"][:-1], 0.7 * mean)
+
+
 def test_scaffold_is_algorithm_1_of_its_paper():
     """Option II with cohorts, written out on one device after the other."""
     problem, rule = make_least_squares(devices=4), Bernoulli(0.7, seed=2)

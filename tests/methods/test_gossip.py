@@ -5,6 +5,7 @@ import pytest
 
 from ownstep import partition, pep
 from ownstep.engines import Bernoulli, describe, run
+from ownstep.engines.local.answering import Answering
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Never, OwnStep, mixing_matrix
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, optimum
@@ -146,6 +147,46 @@ def test_tracking_follows_the_mean_gradient_even_when_devices_are_away():
     history = run(GradientTracking(0.03), problem, 6000, participation=rule)
     np.testing.assert_allclose(history.x, optimum(problem).x, atol=1e-8)
     assert 0.5 < history.took_part.mean() < 0.7
+
+
+def away(method, problem, present, rounds):
+    """The stack after some rounds with everyone there and then some without a few devices."""
+    state, answering = method.start(problem.x0(), describe(problem).devices), Answering(problem, "drop")
+    seen = [state.x]
+    for k in range(2 * rounds):
+        state = method.tell(state, answering(method.ask(state), present if k >= rounds else np.ones(5, bool)).answer)
+        seen.append(state.x)
+    return np.array(seen)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        DecentralisedGD(0.04), DecentralisedGD("own", "star", order="atc"), GradientTracking(0.02, "path"),
+        GradientTracking(0.02, order="atc"),
+    ],
+)  # fmt: skip
+def test_a_device_that_is_away_stays_where_it_is(method):
+    present = np.array([True, False, True, True, False])
+    seen = away(method, make_least_squares(devices=5), present, 3)
+    assert (np.abs(np.diff(seen[:4], axis=0)).max(axis=2) > 1e-6).all()
+    np.testing.assert_array_equal(seen[4:, ~present], np.broadcast_to(seen[3, ~present], (3, 2, seen.shape[2])))
+    assert (np.abs(np.diff(seen[3:, present], axis=0)).max(axis=2) > 1e-6).all()
+
+
+def test_without_some_devices_the_others_mix_among_themselves():
+    """X^{k+1} = W' X^k - A G^k: a link to who is away becomes a link to oneself."""
+    problem, present = make_least_squares(devices=5), np.array([True, True, False, True, True])
+    W, steps = mixing_matrix("ring", 5).matrix, 1 / (5 * problem.weights * describe(problem).devices.L)
+    for i in range(5):
+        for j in range(5):
+            if i != j and not (present[i] and present[j]):
+                W[i, i], W[i, j] = W[i, i] + W[i, j], 0.0
+    seen = away(DecentralisedGD(tuple(0.3 * steps)), problem, present, 2)
+    X = seen[2]
+    for k in range(2, 4):
+        X = W @ X - (0.3 * steps * present)[:, None] * shares(problem, X)
+        np.testing.assert_allclose(seen[k + 1], X, atol=1e-13)
 
 
 def test_bytes_are_those_of_the_links():

@@ -45,6 +45,8 @@ def test_the_grid_and_the_random_graph_are_what_they_say():
     assert (first != other).any()
     sizes = [erdos_renyi(40, 0.4, seed).sum() / (40 * 39) for seed in range(20)]
     assert np.mean(sizes) == pytest.approx(0.4, abs=0.02)
+    sizes = [erdos_renyi(60, seed=seed).sum() / (60 * 59) for seed in range(20)]
+    assert np.mean(sizes) == pytest.approx(2 * np.log(60) / 60, abs=0.01)
 
 
 def test_without_some_devices_the_matrix_is_still_doubly_stochastic():

@@ -65,6 +65,27 @@ def test_a_sketch_of_every_direction_is_exact():
     np.testing.assert_allclose(vectors.T @ np.diag(values) @ vectors, H @ np.eye(10), atol=1e-10)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_penalty_is_left_out_of_the_data_term_and_of_every_intercept(classes):
+    problem = decaying(4, d=6, n=90, mu=0.3, intercept=True, classes=classes)
+    x = 0.3 * np.random.default_rng(1).standard_normal(problem.dim)
+    outputs = 1 if classes == 2 else 3
+    for i in range(3):
+        H = problem.data_hessian(x, i)
+        assert (H.penalty, H.free) == (0.3, outputs)
+        whole = H @ np.eye(problem.dim) + np.diag(np.r_[np.full(6 * outputs, 0.3), np.zeros(outputs)])
+        np.testing.assert_allclose(problem.hessian(x, np.eye(3)[i]), whole, atol=1e-12)
+
+
+def test_what_a_sketch_leaves_out_is_spread_over_the_other_directions():
+    vectors = np.eye(5)[:2]
+    assert Sketch(vectors, np.array([4.0, 3.0]), 13.0).rest == 6 / 3
+    assert Sketch(vectors, np.array([4.0, 3.0]), np.nan).rest == 1.5  # the trace is not known
+    assert Sketch(vectors, np.array([4.0, 3.0]), 6.9).rest == 0.0
+    assert Sketch(vectors[:0], np.zeros(0), 13.0).rest == 13 / 5
+    assert Sketch(np.eye(2), np.array([4.0, 3.0]), 9.0).rest == 0.0
+
+
 def test_nystrom_of_a_singular_matrix():
     rng = np.random.default_rng(0)
     low = rng.standard_normal((30, 3))

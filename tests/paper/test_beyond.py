@@ -21,7 +21,7 @@ def test_small_arms_make_a_verdict_and_a_figure(tmp_path):
             won += bool(there) and mine is not None and min(there) / mine > 1.05
     assert 0 < won <= cells
     assert said["verdict"] == ("holds" if won == cells else "holds partly")
-    assert f"in {won} of {cells} cells" in said["rule"]
+    assert f"in {won} of {cells} comparisons" in said["rule"]
     assert any("half absent: runs of 1 that reach 0.01" in line for line in said["findings"])
     beyond.figure(result).savefig(tmp_path / "figure.png")
 

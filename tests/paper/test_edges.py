@@ -164,10 +164,10 @@ def test_contests(arms, word):
 def test_a_difference_below_the_noise_floor_is_called_none():
     arms = {"0": arm((20, 20, 20), (30, 50, 30)), "1": arm((24, 24, 24), (45, 60, None))}
     said = contest.judge(arms, ("FedAdam",))
-    assert "beyond the noise floor, in 3 of 3 cells" in said["rule"]  # floors 1.5, 1.2, 1.2; medians apart 1.7, 2.5
+    assert "beyond the noise floor, in 3 of 3 settings" in said["rule"]  # floors 1.5, 1.2, 1.2; medians apart 1.7, 2.5
     arms["2"] = arm((40, 24, 24), (46, 60, None))  # ours move by 2 to the first level, and the medians by 45 / 24
     said = contest.judge(arms, ("FedAdam",))
-    assert "beyond the noise floor, in 2 of 3 cells" in said["rule"]
+    assert "beyond the noise floor, in 2 of 3 settings" in said["rule"]
     (sentence,) = [f for f in said["findings"] if "FedAdam over" in f]
     assert sentence.count("no difference") == sentence.count("(no difference: noise floor 2.00)") == 1
 
@@ -353,7 +353,7 @@ def test_what_goes_beyond(count, word):
     absent = {"x": {"GD 1/L": {"rounds": {"0.1": [3, 4, 5], "0.01": [7, None, 9]}}}}
     found = beyond.verdict({"full": {"x": arm}, "absent": absent, "worst_case": {}})
     assert found["verdict"] == word
-    assert f"in {int(count > 21)} of {2 * len(beyond.ABLATIONS)} cells" in found["rule"]
+    assert f"in {int(count > 21)} of {2 * len(beyond.ABLATIONS)} comparisons" in found["rule"]
     assert "x, half absent: runs of 3 that reach 0.01: GD 1/L 2" in found["findings"]
 
 

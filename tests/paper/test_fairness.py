@@ -45,3 +45,10 @@ def test_stratified_gd_stands_for_the_matched_step_where_it_was_run():
     found = against({"GD matched step": [[1.4]], "GD stratified": [[1.01]]})
     assert found["rivals"]["GD matched step"]["name"] == "GD stratified"
     assert found["verdict"] == "does not hold here"
+
+
+def test_over_settings_the_spread_is_that_of_their_means_and_of_one_setting_that_of_its_runs():
+    one = against({"GD tuned": [[1.0, 3.0]]})["rivals"]["GD tuned"]
+    assert (one["speed_up"], one["low"], one["high"]) == (2.0, 1.0, 3.0)
+    two = against({"GD tuned": [[1.0, 3.0], [4.0, 8.0], []]})["rivals"]["GD tuned"]
+    assert (two["speed_up"], two["low"], two["high"], two["of"]) == (4.0, 2.0, 6.0, 2)

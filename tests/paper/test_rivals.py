@@ -101,7 +101,7 @@ def test_what_a_gpu_gave_for_the_network_stands_first(name, quick):
     alone, judged = experiment.verdict(here), experiment.verdict(both)
     assert judged["verdict"] == alone["verdict"]
     assert judged["rule"] == (
-        f"{mnist_problem.NETWORK}: {alone['rule']}. Beside it, by the same rule, {mnist_problem.LOGISTIC}: "
+        f"{mnist_problem.NETWORK}: {alone['rule']}. By the same rule, {mnist_problem.LOGISTIC}: "
         f"{alone['verdict']}"
     )
     assert judged["findings"][0] == f"{mnist_problem.LOGISTIC}, {alone['verdict']}: {alone['rule']}"
@@ -122,7 +122,7 @@ def test_the_network_decides_where_the_models_differ():
 
     assert mnist_problem.judged(result | {"network": network}, judge) == {
         "verdict": "holds",
-        "rule": "the paper's network: it holds. Beside it, by the same rule, logistic regression: does not hold here",
+        "rule": "the paper's network: it holds. By the same rule, logistic regression: does not hold here",
         "findings": [
             "logistic regression, does not hold here: it does not hold here",
             "the paper's network: a",

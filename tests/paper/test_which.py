@@ -56,7 +56,7 @@ def test_the_table_names_who_is_not_beaten_and_who_never_arrives():
 def test_the_verdict_counts_differences_beyond_the_noise_floor(changed, word, won):
     found = which.verdict(result(**changed))
     assert found["verdict"] == word
-    assert f"in {won} of 24 cells" in found["rule"]
+    assert f"in {won} of 24 comparisons" in found["rule"]
 
 
 def test_what_is_on_disk_gives_the_page_s_table():

@@ -18,19 +18,21 @@ from ownstep.problems import logistic_regression  # noqa: E402
 from ownstep.problems.linear import tensor_rows, tensors  # noqa: E402
 from ownstep.support.errors import InvalidInput  # noqa: E402
 
+from ..conftest import unequal_owner  # noqa: E402
+
 
 def pair(classes=2, form="dense", devices=4, n=60, **options):
-    """The same problem twice: with NumPy, and with torch on the CPU."""
+    """The same problem twice, devices of unequal size and weight: with NumPy, and with torch on the CPU."""
     rng = np.random.default_rng(classes)
     rows = rng.standard_normal((n, 5)) * (rng.random((n, 5)) < 0.6) * rng.uniform(0.3, 2, (n, 1))
-    labels, owner = rng.permutation(np.arange(n) % classes), rng.permutation(np.arange(n) % devices)
+    labels, owner = rng.permutation(np.arange(n) % classes), rng.permutation(unequal_owner(n, devices))
     given = {"dense": rows, "scipy": sp.csr_array(rows), "tensor": torch.as_tensor(rows)}
     given["csr"] = torch.as_tensor(rows).to_sparse_csr()
     there = sp.csr_array(rows) if form in ("scipy", "csr") else rows
-    split = partition.given(owner)
+    split, options = partition.given(owner), {"mu": 0.05, "weights": np.array([4, 2, 1, 3]) / 10} | options
     return (
-        logistic_regression(there, labels, split, mu=0.05, **options),
-        logistic_regression(given[form], labels, split, mu=0.05, device="cpu", **options),
+        logistic_regression(there, labels, split, **options),
+        logistic_regression(given[form], labels, split, device="cpu", **options),
     )
 
 

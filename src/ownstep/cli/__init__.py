@@ -18,6 +18,7 @@ from ownstep.cli.learn import data, demo, fit, plan, run, train
 from ownstep.cli.plain import App
 from ownstep.cli.prove import check, pep, rate, tune
 from ownstep.cli.show import paper, report
+from ownstep.data.files import wording
 from ownstep.engines.cluster import torchrun
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -52,7 +53,8 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns errors into one clear line and an exit code."""
     try:
-        app(args=arguments)
+        with wording.flags():
+            app(args=arguments)
     except InvalidInput as error:
         _fail(error, 2)
     except OwnstepError as error:

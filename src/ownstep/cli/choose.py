@@ -25,6 +25,8 @@ from ownstep.methods import METHODS, Method, Schedule, methods_of, parse_switch
 from ownstep.problems import LinearModel
 from ownstep.support.errors import InvalidInput, unknown_name
 
+EXAMPLE = "run breast_cancer --devices 2 --rounds 500"
+"""The command in :data:`ownstep.engines.cluster.torchrun.HOW`."""
 NUMBER_OR_NAME = {"step", "client_step", "momentum"}
 
 
@@ -97,8 +99,11 @@ def choose_missing(name: str) -> Missing:
     raise unknown_name("rule for missing shares", name, MISSING)
 
 
-def choose_engine(name: str | None) -> str:
-    """``local`` or ``cluster``; by default whichever this process was started for."""
+def choose_engine(name: str | None, example: str = EXAMPLE) -> str:
+    """``local`` or ``cluster``; by default whichever this process was started for.
+
+    ``example`` is the command, without ``ownstep``, that torchrun would have to start.
+    """
     if name == "federation":
         raise InvalidInput(
             "the sites of a federation hold the data, so it is not run from here: ownstep federate init DIR writes an "
@@ -107,7 +112,7 @@ def choose_engine(name: str | None) -> str:
     if name not in (None, "local", "cluster"):
         raise unknown_name("engine", name, ["local", "cluster"])
     if name == "cluster" and not torchrun.started():
-        raise InvalidInput(torchrun.HOW)
+        raise InvalidInput(torchrun.HOW.replace(EXAMPLE, example))
     if name == "local" and torchrun.started():
         raise InvalidInput(
             f"--engine local under torchrun: all {os.environ['WORLD_SIZE']} ranks would do the same; start one without"

@@ -7,17 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from ownstep import partition as partitions
-from ownstep.data import Dataset, Reading, load
+from ownstep.data import Dataset, Reading, load, names
 from ownstep.engines import Comparison
+from ownstep.engines.cluster import torchrun
+from ownstep.glm.families import choose
 from ownstep.history import finite
 from ownstep.partition import Partition
 from ownstep.plan import Plan
-from ownstep.problems import LinearModel, logistic_regression
+from ownstep.problems import LeastSquares, LinearModel, logistic_regression
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import write_atomically
@@ -25,6 +28,8 @@ from ownstep.support.logs import RoundLog
 
 MOST_COLUMNS = 1000
 """Characters in a line that no table here needs."""
+UNEVEN = 1e3
+"""Ratio of the columns' sizes from which standardising them is advised."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one json document instead of tables.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
@@ -44,6 +49,17 @@ Categories = Annotated[
     str | None, typer.Option(help="For files: columns of numbers that stand for names, separated by commas.")
 ]
 Ignore = Annotated[str | None, typer.Option(help="For files: columns to leave out, separated by commas.")]
+FamilyName = Annotated[
+    str,
+    typer.Option(
+        "--family",
+        help="What the label is: logistic (two classes), softmax (classes) or linear (a quantity, by least squares); "
+        "auto goes by its values.",
+    ),
+]
+Standardise = Annotated[
+    bool, typer.Option("--standardise", help="Scale every column to mean 0 and variance 1 over all rows first.")
+]
 Split = Annotated[
     str | None,
     typer.Option(
@@ -157,14 +173,76 @@ def build(
     rows: int | None = None,
     per_device: int = 2,
     how: Reading | None = None,
+    family: str = "auto",
+    standardise: bool = False,
 ) -> tuple[LinearModel, Partition]:
-    """The logistic problem of a dataset by name or of a file, split as asked."""
+    """The problem of a dataset by name or of a file, split as asked; which loss was chosen for a file is said."""
     data = load(name, **(how or Reading()).options())
     table, labels = data.table()
     if rows is not None:
         table, labels = table[: whole_number("--rows", rows, 1)], labels[:rows]
+    classes = _chosen_classes(data, labels, family, said=name not in names())
+    if not classes and rule in ("by_label", "dirichlet"):
+        raise InvalidInput(f"--partition {rule} needs classes, and the label {data.label!r} is a quantity: use shards")
+    if standardise:
+        table, labels = _standardised(table, labels, classes)
     made = split(data, table, labels, rule, devices, seed, alpha, per_device)
-    return logistic_regression(table, labels, made, mu=mu), made
+    return (logistic_regression if classes else LeastSquares)(table, labels, made, mu=mu), made
+
+
+def _chosen_classes(data: Dataset, labels: Any, family: str, said: bool) -> bool:
+    """Are the labels classes? Chosen as ``ownstep fit`` does; what is no matter of course is said in one line."""
+    kind, classes = choose(family, labels)
+    if kind.name == "poisson":
+        raise InvalidInput(
+            "--family poisson: its loss has no smoothness constants, which these methods need; ownstep fit takes it"
+        )
+    if said and family == "auto" and kind.name != "logistic":
+        count = len(classes) or len(set(labels.tolist()))
+        numbers = labels.dtype.kind in "iuf"
+        what, chosen, other = (
+            ("classes", "softmax", "--family linear takes it as a quantity" if numbers else "")
+            if kind.classes
+            else ("different numbers", "least squares", "--family softmax takes them as classes")
+        )
+        tell(f"label {data.label!r}: {count:,} {what}, so {chosen}" + (f"; {other}" if other else ""))
+    return kind.classes
+
+
+def _standardised(table: Any, labels: Any, classes: bool) -> tuple[Any, Any]:
+    """Columns of mean 0 and variance 1, and a quantity less its mean, as there is no intercept.
+
+    Sparse columns are scaled and not centred, which would fill them; the label is not centred then either.
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    sparse = hasattr(table, "tocsr")
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaler = StandardScaler(with_mean=not sparse).fit(table)
+    if not np.isfinite(scaler.var_).all():
+        raise InvalidInput("--standardise: a column has values so large that their squares overflow; scale it yourself")
+    centred = not sparse and not classes
+    tell(
+        f"columns scaled to {'variance 1' if sparse else 'mean 0 and variance 1'} over all {table.shape[0]:,} rows"
+        + (f", and the label to mean 0 (it was {labels.mean():.6g})" if centred else "")
+    )
+    return scaler.transform(table), labels - labels.mean() if centred else labels
+
+
+def tell(text: str) -> None:
+    """One line to whoever reads along, away from the output; by one process alone."""
+    if torchrun.first():
+        typer.echo(text, err=True)
+
+
+def uneven_scales(problem: LinearModel) -> str:
+    """Advice where the columns' sizes differ so much that few rounds get nowhere; empty where they do not."""
+    A = problem.table.A
+    squares = A.multiply(A).sum(axis=0) if hasattr(A, "multiply") else np.einsum("ij,ij->j", A, A)
+    sizes = np.sqrt(np.asarray(squares, float).ravel())
+    sizes = sizes[sizes > 0]
+    ratio = sizes.max() / sizes.min() if len(sizes) else 1.0
+    return f"the columns' sizes differ by a factor of {ratio:.0e}: try --standardise" if ratio > UNEVEN else ""
 
 
 def emit(data: Any) -> None:
@@ -227,7 +305,7 @@ def show_plan(plan: Plan, samples: Sequence[int | None], out: Console) -> None:
 
 
 def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -> None:
-    """Rounds to each tolerance, one row a method, with ``costs`` also what a round takes; the notes below."""
+    """Rounds to each tolerance, one row per method, with ``costs`` also what a round takes; the notes below."""
     levels = [f"{t:g}" for t in comparison.tolerances]
     heads = [
         *[f"to {level}" for level in levels],

@@ -57,7 +57,26 @@ def _all(looks: list[tuple[str, Callable[[], str]]]) -> Iterator[Check]:
         try:
             yield Check(name, True, look())
         except Exception as error:  # whatever is wrong at a site is what was asked for
-            yield Check(name, False, f"{type(error).__name__}: {error}" if not str(error) else str(error))
+            bare = not str(error) or type(error) is KeyError  # which says the key and nothing else
+            yield Check(name, False, f"{type(error).__name__}: {error}" if bare else str(error))
+
+
+class _NoSetting(KeyError):
+    """A setting of the node that open_site asks for and that is not there."""
+
+    def __str__(self) -> str:
+        return (
+            f"open_site asks for the node's setting {self.args[0]!r}, which is not set. The generated site.py takes "
+            "a part of a sample dataset by partition-id and num-partitions, which Flower's simulation sets: put your "
+            'own data there, such as data = ownstep.load("/srv/ownstep/patients.csv", label="ill"), and name the site'
+        )
+
+
+class _Settings(dict[str, Any]):
+    """A node's settings, which say so when one is missing."""
+
+    def __missing__(self, key: str) -> Any:
+        raise _NoSetting(key)
 
 
 def _versions() -> str:
@@ -140,7 +159,7 @@ def _data(path: Path, node_config: dict[str, Any]) -> str:
     from ownstep.engines.federation.site import load_open_site
 
     began = time.monotonic()
-    site = load_open_site(path)(Context(0, 0, node_config, RecordDict(), {}))
+    site = load_open_site(path)(Context(0, 0, _Settings(node_config), RecordDict(), {}))
     told = site.describe()
     took = time.monotonic() - began
     slow = ": it is read again in every round, prepare a file that reads faster" if took > 10 else ""

@@ -26,6 +26,9 @@ class Command(TyperCommand):
                 argument.help = next((note.help for note in notes if getattr(note, "help", None)), None)
         return _plain(super().get_help(ctx))
 
+    def format_arguments(self, ctx: Any, formatter: Any) -> None:
+        """Leave out click's list of the arguments: typer prints the same list."""
+
 
 class Group(TyperGroup):
     """A group of commands in plain text."""

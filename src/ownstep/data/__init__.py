@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ownstep.data.dataset import Dataset
-from ownstep.data.files import Reading, read
+from ownstep.data.files import Reading, read, wording
 from ownstep.data.named import LOADERS
 from ownstep.data.sources import SOURCES
 from ownstep.support.errors import InvalidInput, unknown_name
@@ -61,10 +61,10 @@ def load(
     how = Reading(label, site, missing, format, tuple(categories), tuple(ignore))
     text = os.fspath(name)
     if text in LOADERS:
-        given = how.columns_only | ({"--format": format} if format else {})
-        for flag, value in given.items():
-            said = ",".join(value) if isinstance(value, tuple) else value
-            raise InvalidInput(f"{flag} {said} is for files; {text} is a dataset by name, ./{text} would be the file")
+        for option, value in (how.columns_only | ({"format": format} if format else {})).items():
+            raise InvalidInput(
+                f"{wording.option(option, value)} is for files; {text} is a dataset by name, ./{text} would be the file"
+            )
         return LOADERS[text](progress)
     if text == "-" or Path(text).exists() or os.sep in text or Path(text).suffix:
         return read(text, how, progress)

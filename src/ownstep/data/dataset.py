@@ -43,6 +43,15 @@ class Dataset:
     label: str = "label"
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
+    def __repr__(self) -> str:
+        shape: tuple[int, ...] = getattr(self.rows, "shape", (len(self.rows),))
+        wide = f", {shape[1]:,} features" if len(shape) == 2 else f" of shape {tuple(shape[1:])}" if shape[1:] else ""
+        different = len(set(self.labels.tolist()))
+        values = "different values" if self.labels.dtype.kind == "f" else "classes"
+        sites = "" if self.sites is None else f", {len(set(self.sites.tolist())):,} sites"
+        said = f"{shape[0]:,} samples{wide}, label {self.label!r} of {different:,} {values}{sites}"
+        return f"Dataset({self.name!r}: {said})"
+
     def at(self, which: NDArray[Any]) -> Dataset:
         """Some of the samples, by a mask or by their indices; the authors' held-out part stays as it is."""
         rows = [self.rows[i] for i in np.arange(len(self.rows))[which]] if isinstance(self.rows, list) else None

@@ -6,7 +6,7 @@ so small that a count of it points at people.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ def check(
     coefficients: int,
     allow: Collection[str] = (),
     tested: NDArray[np.bool_] | None = None,
+    levels: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Refuse sites by name, with every reason, unless they are allowed by name (or ``all`` of them)."""
     unknown = set(allow) - {*names, "all"}
@@ -41,7 +42,7 @@ def check(
             continue
         mine = device_of == i
         held = 0 if tested is None else int(tested[mine].sum())
-        why = list(reasons(rows[mine], labels[mine], features, classes, coefficients, held))
+        why = list(reasons(rows[mine], labels[mine], features, classes, coefficients, held, levels=levels))
         if why:
             refused[name] = why
     if refused:
@@ -65,6 +66,7 @@ def reasons(
     coefficients: int,
     tested: int = 0,
     counted: bool = True,
+    levels: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[str]:
     """Why a site with these rows would not take part.
 
@@ -72,6 +74,7 @@ def reasons(
     ----------
     tested : how many of the rows are kept for measuring.
     counted : say how few they are; where a coordinator reads it, that number is not for telling either.
+    levels : of every category, its values, the reference first.
     """
     n = len(labels)
     limit = max(FEWEST_ROWS, ROWS_PER_COEFFICIENT * coefficients)
@@ -85,8 +88,8 @@ def reasons(
         count = int((labels == c).sum())
         if count < FEWEST_IN_A_GROUP:
             yield f"{_few(count, counted)} of class {c}"
-    for name, count in groups(rows, features):
-        if count < FEWEST_IN_A_GROUP:
+    for name, count in groups(rows, features, levels):
+        if 0 < count < FEWEST_IN_A_GROUP:
             yield f"{_few(count, counted)} with {name}"
 
 
@@ -98,14 +101,41 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
-def groups(rows: Any, features: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """(group, its rows) for both sides of every 0/1 column; a group that is not there at all is no risk."""
-    n = rows.shape[0]
+def groups(
+    rows: Any, features: Sequence[str], levels: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[tuple[str, int]]:
+    """(group, its rows) for both sides of every column of two values, and every level of a category.
+
+    The reference level has no column, but the number of rows less the sums of the others is its count.
+    """
+    known, n = levels or {}, rows.shape[0]
+    referred: dict[str, NDArray[np.bool_]] = {}
     for i, name in enumerate(features):
         column = rows[:, [i]].toarray().ravel() if sp.issparse(rows) else rows[:, i]
-        ones = int((column == 1).sum())
-        if ones + int((column == 0).sum()) == n:
-            if ones > 0:
-                yield (name if "=" in name else f"{name} = 1"), ones
-            if n > ones and "=" not in name:
-                yield f"{name} = 0", n - ones
+        low, high = column.min(), column.max()
+        lows, highs = int((column == low).sum()), int((column == high).sum())
+        zero_one = {float(low), float(high)} <= {0.0, 1.0} and (low == high or lows + highs == n)
+        of = category(name, known)
+        if of is not None and (zero_one or of in known):  # a missing value may be filled in by the levels' shares
+            yield name, int((column == 1).sum())
+            referred[of] = referred.get(of, np.ones(n, bool)) & (column == 0)
+        elif low != high and lows + highs == n:
+            if zero_one:
+                yield f"{name} = 1", highs
+                yield f"{name} = 0", lows
+            else:  # the value itself is not for telling
+                yield f"the rarer value of {name}", min(lows, highs)
+    for of, left in referred.items():
+        yield _reference(of, features, known), int(left.sum())
+
+
+def category(feature: str, levels: Mapping[str, Sequence[str]]) -> str | None:
+    """The category that a 0/1 column was made of, None where it is a column of its own."""
+    known = next((c for c in levels if feature.startswith(f"{c}=") and feature[len(c) + 1 :] in levels[c]), None)
+    return known or (feature.partition("=")[0] if "=" in feature else None)
+
+
+def _reference(of: str, features: Sequence[str], levels: Mapping[str, Sequence[str]]) -> str:
+    if of in levels:
+        return f"{of}={levels[of][0]}"
+    return f"none of {', '.join(name for name in features if category(name, levels) == of)}"

@@ -16,6 +16,9 @@ DEPENDENT = 1e-10
 FLATTENED = 1e-5
 """Curvature along a direction, relative to that at the start, below which the likelihood is flat there: it has no
 maximum, the coefficients run away."""
+GROWING = 0.25
+"""Growth of a coefficient, relative to the fastest one, from which its column is named."""
+MOST_NAMED = 3
 
 
 def collinear(gram: Array, features: Sequence[str]) -> InvalidInput | None:
@@ -43,20 +46,28 @@ def collinear(gram: Array, features: Sequence[str]) -> InvalidInput | None:
     return None
 
 
-def separated(first: Array, last: Array, names: Sequence[str]) -> InvalidInput | None:
+def separated(first: Array, last: Array, path: Array, names: Sequence[str]) -> InvalidInput | None:
     """The error for classes that some combination of columns tells apart without a mistake.
 
     Along such a direction v the likelihood rises for ever, and its curvature v'Hv goes to zero while that at the start
-    did not.
+    did not. Where all rows are told apart it goes to zero along every direction, so the Hessian does not say which
+    columns do it: they are those whose coefficients still grow.
+
+    Parameters
+    ----------
+    path : (steps, coefficients) the standardised coefficients on Newton's way.
+    names : of the coefficients; those of a constant, which come last, may be left out.
     """
-    values, vectors = eigh(last, first)
-    if values[0] > FLATTENED:
+    if eigh(last, first, eigvals_only=True)[0] > FLATTENED:
         return None
-    direction = np.abs(vectors[:, 0]) * np.sqrt(np.maximum(first.diagonal(), 0))
-    strong = np.argsort(-direction)
-    chosen = [names[i] for i in strong[:3] if direction[i] > 0.2 * direction[strong[0]]]
+    growth = np.abs(path[-1] - path[len(path) // 2])[: len(names)]
+    if not growth.max() > 0:
+        growth = np.abs(path[-1] - path[0])[: len(names)]
+    chosen = [names[i] for i in np.argsort(-growth, kind="stable") if growth[i] >= GROWING * growth.max()]
+    more = f" and {len(chosen) - MOST_NAMED} more" if len(chosen) > MOST_NAMED else ""
+    together = "" if len(chosen) == 1 else " together"
     return InvalidInput(
-        f"{', '.join(map(repr, chosen))} separate{'s' * (len(chosen) == 1)} the classes without a mistake, at least in "
-        "some rows: the likelihood has no maximum and the coefficients grow for ever; give a penalty with --mu, or "
-        "leave a column out with --ignore"
+        f"{', '.join(map(repr, chosen[:MOST_NAMED]))}{more}{together} separate{'s' * (len(chosen) == 1)} the classes "
+        "without a mistake, at least in some rows: the likelihood has no maximum and the coefficients grow for ever; "
+        "give a penalty with --mu, or leave a column out with --ignore"
     )

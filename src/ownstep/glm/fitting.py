@@ -137,7 +137,7 @@ def fit(
     engine : ``"local"`` or ``"cluster"``.
     label, levels : what the model file keeps about the columns.
     seed : of the choice of held-out rows.
-    log : told of every exchange of Newton's method, see :class:`ownstep.support.logs.RoundLog`.
+    log : records every exchange of Newton's method, see :class:`ownstep.support.logs.RoundLog`.
 
     Returns
     -------
@@ -157,13 +157,14 @@ def fit(
     task = Task(*choose(family, y), rows, y, split, names, number("mu", mu, 0), tested, label, levels or {})
     task.check_size()
     if sites is not None:
-        limits = (names, task.classes, task.coefficients, allow, tested)
+        limits = (names, task.classes, task.coefficients, allow, tested, task.levels)
         disclosure.check(rows, y, split.device_of, split.names, *limits)
     place, method = _place(engine), Recorded()
     mine = np.flatnonzero(~tested & np.isin(split.device_of, place.mine(len(split))))
     at = mine[np.argsort(split.device_of[mine], kind="stable")]
     here = sums_of(*((rows, y) if len(at) == n else (rows[at], y[at])), task.classes)
     total = Sums.from_flat(place.add(here.flat()), len(task.classes))
+    total.check(names, label)
     total.scale.check(names)
     problem = _problem(task, at, total)
     start, unit = starting_point(task, total)
@@ -243,8 +244,10 @@ def solved(task: Task, history: History, method: Recorded, penalty: Array) -> Op
     last = inference.square(history.last.hessian, d)
     if task.mu == 0:
         first = inference.square(method.first[0], d) if method.first else last
-        titles = [task.title(f, c) for f in range(len(task.names) + 1) for c in range(outputs)]
-        trouble = doubts.collinear(first[::outputs, ::outputs], task.names) or doubts.separated(first, last, titles)
+        titles = [task.title(f, c) for f in range(len(task.names)) for c in range(outputs)]
+        path = np.array([*method.path, history.x], float)
+        trouble = doubts.collinear(first[::outputs, ::outputs], task.names)
+        trouble = trouble or doubts.separated(first, last, path, titles)
         if trouble is not None:
             raise trouble
     if not history.stopped.startswith("||grad"):
@@ -309,8 +312,8 @@ def _reveals(task: Task, total: Sums, history: History) -> list[dict[str, Any]]:
         {"what": EVALUATION, "numbers": evaluation(free), "asked": free, "exchanges": history.rounds + 1},
     ]
     if task.tested.any():
-        predicted = "how well the model predicts its held-out rows"
-        lines.append({"what": predicted, "numbers": 6, "asked": free, "exchanges": 1})
+        what = held_out.told(task.kind.name, together=len(task.split) > 1)
+        lines.append({"what": what, "numbers": len(held_out.keys(task.kind.name)), "asked": free, "exchanges": 1})
     return lines
 
 

@@ -15,10 +15,30 @@ from ownstep.support.checks import number, whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 ALL_SITES = "all sites"
+TOLD = "how well the model predicts its held-out rows"
+TOGETHER = (
+    f"{TOLD}; the line {ALL_SITES!r} is measured on the rows themselves, which are all in this process: over a "
+    "federation it has no {}"
+)
+"""The same where all rows are in one process: what compares rows of two sites cannot follow from what each tells."""
+
+
+def keys(family: str) -> tuple[str, ...]:
+    """What :func:`measure` tells of a model of this family."""
+    if family in ("linear", "poisson"):
+        return ("rows", "observed", "predicted", "rmse", "r2")
+    two = ("observed", "predicted", "calibration_slope") if family == "logistic" else ()
+    return ("rows", "accuracy", "auc", *two)
+
+
+def told(family: str, together: bool) -> str:
+    """What a site tells of its held-out rows, and whether more than that was known."""
+    lost = {"logistic": "AUC and no calibration slope", "softmax": "AUC"}.get(family, "R^2")
+    return TOGETHER.format(lost) if together else TOLD
 
 
 def chosen(name: str, rows: int, share: float, seed: int) -> NDArray[np.bool_]:
-    """Which rows of a site are kept for measuring; a matter of its name and the seed, so it can choose by itself."""
+    """The rows of a site that are kept for measuring. They depend on its name and the seed, so it can choose alone."""
     if number("holdout", share, 0) >= 1:
         raise InvalidInput(f"holdout must be a share below 1, got {share:g}")
     rng = np.random.default_rng([whole_number("seed", seed, 0), zlib.crc32(name.encode())])

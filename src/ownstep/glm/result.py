@@ -1,4 +1,4 @@
-"""What a fit found, and what every site had to tell for it."""
+"""What a fit found, and what every site had to send for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Fitted:
     held_out : for every site, and for all together, how well the model predicts rows it has not seen.
     exchanges : how often the coordinator waited for the sites, in all.
     bytes : what travelled, both ways, over all sites.
-    reveals : what a site tells, one line per kind of exchange.
+    reveals : what a site sends, one line per kind of exchange.
     path : the coefficients, in the order of the table, before Newton's first exchange and after each of them.
     """
 

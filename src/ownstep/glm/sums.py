@@ -51,6 +51,21 @@ class Sums:
             vector[4 : 4 + classes],
         )  # fmt: skip
 
+    def check(self, features: tuple[str, ...], label: str) -> None:
+        """Refuse columns, and a label, whose squares are beyond the largest number."""
+        large = np.flatnonzero(~np.isfinite(self.squares) | ~np.isfinite(self.values))
+        if len(large):
+            name = features[large[0]]
+            raise InvalidInput(
+                f"column {name!r} has values so large that the sum of their squares overflows: write it in another "
+                f"unit, or leave it out with --ignore {name.split('=')[0]}"
+            )
+        if not np.isfinite([self.label, self.label_squares]).all():
+            raise InvalidInput(
+                f"the label {label!r} has values so large that the sum of their squares overflows: write it in "
+                "another unit"
+            )
+
     @property
     def scale(self) -> Scale:
         """Mean and deviation of every column over all sites."""
@@ -93,8 +108,9 @@ class Scale:
         return out
 
 
+@np.errstate(over="ignore", invalid="ignore")  # Sums.check names the column
 def sums_of(rows: Any, labels: NDArray[Any], classes: NDArray[Any]) -> Sums:
-    """The sums of one site's rows."""
+    """The sums of one site's rows; infinite where they overflow, see :meth:`Sums.check`."""
     if sp.issparse(rows):
         values = np.asarray(rows.sum(axis=0), float).ravel()
         squares = np.asarray(rows.multiply(rows).sum(axis=0), float).ravel()

@@ -173,8 +173,8 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     findings = [_finding(part, rule, arm) for part in ("subset", "all") for rule, arm in result[part].items()]
     return {
         "verdict": word,
-        "rule": f"faster than GD at 1/L-bar by more than {WORTHWHILE:g}x in {won} of {len(cells)} cells "
-        f"(2 datasets x 3 partitions x gaps {', '.join(f'{t:g}' for t in LEVELS)}, where GD arrives)",
+        "rule": f"faster than GD at 1/L-bar by more than {WORTHWHILE:g}x in {won} of {len(cells)} settings "
+        f"(2 datasets x 3 partitions x gaps {', '.join(f'{t:g}' for t in LEVELS)}, where GD gets there)",
         "findings": findings,
         "numbers": _numbers(result),
     }

@@ -48,7 +48,7 @@ SETTINGS = (
     ("iterations", "150 epochs of 500", "the same, in shuffled epochs", ""),
     ("batches", "1 a device (Algorithm 1), 10 pooled (GD)", "the same", ""),
     ("L_i", "largest ratio at N(0, 0.5^2), eps 1e-8, probably in float32",
-     "the example it prints; float64 ratios beside it",
+     "the example it prints; float64 ratios too",
      "the ratios are made by jumps of the gradient and float32 noise; they do not settle"),
     ("switch", "not said", "at 80 % of the iterations", "as on MNIST"),
     ("baselines", "GD at 1/L-bar on pooled batches", "and at the matched step, and both on stratified batches",

@@ -41,7 +41,7 @@ SETTINGS = (
     ("sentences", "67,349; test accuracy on the dev set", "the same", ""),
     ("devices", "5, Dirichlet 0.1 by label", "the same, drawn with the run's seed", ""),
     ("L_i", "gradient differences over tens of thousands of draws, region not said",
-     "largest Hessian eigenvalue at the start; gradient differences beside it",
+     "largest Hessian eigenvalue at the start; gradient differences too",
      "in 1.8 million dimensions a random direction misses the steep ones, and 1/L_i would diverge"),
     ("switch", "not said", "at 80 % of the rounds", "as on MNIST"),
     ("rounds", "not said", "200", "by then all methods have nearly stopped"),

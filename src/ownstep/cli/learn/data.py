@@ -10,7 +10,7 @@ from rich.table import Table
 from ownstep.cli.common import Data, Format, Json, Seed, console, emit, reading, show_table
 from ownstep.cli.plain import App
 from ownstep.data import fetch, load, names
-from ownstep.data.files.describe import describe, describe_dataset
+from ownstep.data.files.describe import FEWEST, describe, describe_dataset
 from ownstep.data.sources import SOURCES
 from ownstep.support.errors import unknown_name
 
@@ -18,6 +18,8 @@ BUNDLED = {
     "digits": "1,797 handwritten digits, 8x8, ten classes (comes with scikit-learn)",
     "breast_cancer": "569 tumours, 30 measurements, two classes (comes with scikit-learn)",
 }
+WIDEST_LIST, LONGEST_LEVEL = 50, 24
+"""Characters of a list of levels, and of a level, that a table shows."""
 
 
 def register(app: typer.Typer) -> None:
@@ -88,6 +90,8 @@ def describe_(
         return
     for part in told.get("files", [told]):
         _show(part)
+    for difference in told.get("differences", []):
+        typer.echo(difference)
 
 
 def _show(told: dict[str, Any]) -> None:
@@ -96,17 +100,35 @@ def _show(told: dict[str, Any]) -> None:
     if "columns" in told:
         table = Table("column", "type", "missing", "different", "values", box=None, header_style="bold")
         for column in told["columns"]:
-            levels = ", ".join(f"{level} ({n:,})" for level, n in column.get("levels", {}).items())
-            span = f"{column['min']:g} to {column['max']:g}, mean {column['mean']:g}" if "mean" in column else levels
+            span = f"{column['min']:g} to {column['max']:g}, mean {column['mean']:g}" if "mean" in column else ""
             table.add_row(
-                column["name"], column["type"], f"{column['missing']:,}", f"{column.get('different', 0):,}", span
+                column["name"], column["type"], f"{column['missing']:,}", f"{column.get('different', 0):,}",
+                span or _levels(column),
             )  # fmt: skip
         show_table(table, out)
     for key in ("labels", "sites"):
         if key in told:
-            out.print(f"{key}: " + ", ".join(f"{k} ({v})" for k, v in told[key].items()))
+            shown = [f"{name} ({count})" for name, count in told[key].items()]
+            if key == "labels" and told.get("rarer_labels"):
+                shown.append(f"{told['rarer_labels']} of fewer than {FEWEST} rows")
+            out.print(f"{key}: {', '.join(shown)}")
     if told.get("note"):
         out.print(f"note: {told['note']}")
+
+
+def _levels(column: dict[str, Any]) -> str:
+    """The commonest levels of a category with their rows, as many as fit, and how many there are besides."""
+    shown: list[str] = []
+    for level, rows in column.get("levels", {}).items():
+        text = f"{level if len(level) <= LONGEST_LEVEL else level[: LONGEST_LEVEL - 3] + '...'} ({rows:,})"
+        if sum(map(len, shown)) + 2 * len(shown) + len(text) > WIDEST_LIST:
+            break
+        shown.append(text)
+    more = column.get("different", 0) - len(shown)
+    if column["type"] == "dates" or not more:
+        return ", ".join(shown)
+    few = f" of fewer than {FEWEST} rows" if more == column["rarer"] else ""
+    return ", ".join(shown) + (" and " if shown else "") + f"{more:,}{' more' if shown else ''}{few}"
 
 
 def _about(told: dict[str, Any]) -> str:

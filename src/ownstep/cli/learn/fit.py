@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +44,8 @@ from ownstep.support.files import write_atomically, write_json
 from ownstep.support.logs import RoundLog
 
 ENGINES = ("local", "cluster", "federation")
+SMALLEST_P = 2e-16
+"""Below it a p-value says nothing more, and is shown as R shows it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -89,7 +92,9 @@ def fit_(
     """
     if engine not in (None, *ENGINES):
         raise unknown_name("engine", engine, ENGINES)
-    engine = "federation" if engine == "federation" else choose_engine(engine)
+    given = {"--label": label, "--site": site, "--missing": missing, "--allow": allow}
+    example = shlex.join(["fit", data, *[word for flag, value in given.items() if value for word in (flag, value)]])
+    engine = "federation" if engine == "federation" else choose_engine(engine, example)
     if out is not None and out.suffix not in (".json", ".safetensors"):
         raise InvalidInput(f"--out {out}: a model is written to a .json or .safetensors file")
     found = load(data, **reading(label, site, missing, format, categories, ignore).options())
@@ -179,6 +184,8 @@ def _show_held_out(held_out: Mapping[str, Mapping[str, Any]], out: Any) -> None:
 
 
 def _p(p: float) -> str:
+    if p < SMALLEST_P:
+        return f"<{SMALLEST_P:.0e}"
     return f"{p:.4f}" if p >= 1e-4 else f"{p:.1e}"
 
 
@@ -192,7 +199,8 @@ def predict(
 ) -> None:
     """Predict new rows with a fitted model: a probability per class, or a number.
 
-    Columns are found by name; columns that the model does not know are left alone.
+    Columns are found by name; columns that the model does not know are left alone. A file without names, such as
+    LIBSVM, is for models that were fitted on one.
 
     Example: ownstep predict new.csv --model model.json --out predictions.csv
     """

@@ -23,6 +23,7 @@ from ownstep.cli.common import (
     Categories,
     Count,
     Data,
+    FamilyName,
     Format,
     Ignore,
     Json,
@@ -36,6 +37,7 @@ from ownstep.cli.common import (
     Seed,
     Site,
     Split,
+    Standardise,
     build,
     console,
     emit,
@@ -43,6 +45,7 @@ from ownstep.cli.common import (
     round_log,
     show_comparison,
     show_plan,
+    uneven_scales,
 )
 from ownstep.data import names
 from ownstep.engines import Comparison, compare, describe, run
@@ -51,7 +54,7 @@ from ownstep.engines.cluster import torchrun
 from ownstep.history import History
 from ownstep.methods import METHODS
 from ownstep.plan import Plan
-from ownstep.problems import optimum
+from ownstep.problems import LinearModel, optimum
 from ownstep.support.checks import number
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -138,6 +141,8 @@ def run_(
     categories: Categories = None,
     ignore: Ignore = None,
     format: Format = None,
+    family: FamilyName = "auto",
+    standardise: Standardise = False,
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "own_step",
     partition: Split = None,
     devices: Count = None,
@@ -220,7 +225,7 @@ def run_(
     absent, missing = absent_and_missing(data, absent, missing)
     present = choose_participation(participation, absent, seed)
     how = reading(label, site, missing, format, categories, ignore)
-    problem: Any = build(data, partition, devices, mu, seed, alpha, rows, per_device, how)[0]
+    problem: Any = build(data, partition, devices, mu, seed, alpha, rows, per_device, how, family, standardise)[0]
     drive: Callable[..., History] = run
     if engine == "cluster":
         problem, drive = join_cluster(problem, deadline)
@@ -283,6 +288,8 @@ def compare_(
     categories: Categories = None,
     ignore: Ignore = None,
     format: Format = None,
+    family: FamilyName = "auto",
+    standardise: Standardise = False,
     partition: Split = None,
     devices: Count = None,
     rounds: Rounds = 5000,
@@ -317,7 +324,7 @@ def compare_(
     if mu == 0:
         raise InvalidInput("compare measures against the optimum, which --mu 0 may not have; give a positive --mu")
     how = reading(label, site, missing, format, categories, ignore)
-    problem, split = build(data, partition, devices, mu, seed, alpha, rows, per_device, how)
+    problem, split = build(data, partition, devices, mu, seed, alpha, rows, per_device, how, family, standardise)
     comparison = compare(
         problem, choose_methods(methods, present is None), rounds, smoothness=smoothness, participation=present,
         seed=seed, checkpoint=None if out is None else out / "checkpoints", tune=tune, reruns=reruns,
@@ -330,7 +337,14 @@ def compare_(
     if as_json:
         emit({"data": data, "partition": split.rule, "mu": mu, "seed": seed} | comparison.to_dict())
         return
-    terminal = console()
-    show_plan(comparison.plan, split.counts.tolist(), terminal)
-    terminal.print()
-    show_comparison(comparison, terminal)
+    show_plan(comparison.plan, split.counts.tolist(), console())
+    _show_race(comparison, problem)
+
+
+def _show_race(comparison: Comparison, problem: LinearModel) -> None:
+    """The table; and advice where most methods never reach the last tolerance and the columns' units may be why."""
+    typer.echo()
+    show_comparison(comparison, console())
+    last = [comparison.rounds(name)[-1] for name in comparison.histories]
+    if 2 * sum(rounds is None for rounds in last) > len(last) and (advice := uneven_scales(problem)):
+        typer.echo(advice)

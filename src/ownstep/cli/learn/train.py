@@ -94,6 +94,11 @@ def train(
     whole_number("--every", every, 1)
     chosen = choose_method(method, {"step": step, "switch": switch, "weights": weights, "rank": rank})
     found = load(data, **reading(label, site, missing, format, categories, ignore).options())
+    if found.labels.dtype.kind == "f" and (values := len(set(found.labels.tolist()))) > 2:
+        raise InvalidInput(
+            f"train learns classes, and the label {found.label!r} has {values:,} different numbers; "
+            "ownstep fit and ownstep run take it as a quantity"
+        )
     dealt = {"rule": partition, "devices": devices, "seed": seed, "alpha": alpha, "per_device": per_device}
     problem, test = build(found, model, dealt, batch, penalty, rows, encoder, device, seed, out)
     free = getattr(chosen, "constant_free", False)

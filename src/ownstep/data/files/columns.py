@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.data.files.frames import Table, is_gap
+from ownstep.data.files.wording import option
 from ownstep.support.errors import InvalidInput, unknown_name
 
 MISSING_RULES = ("drop", "mean")
 MOST_LEVELS = 1000
+LARGEST_WHOLE = 2.0**53
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
 
 
@@ -68,6 +70,8 @@ def encode(
     labels, sites = table.apart[label], None if site is None else table.apart[site]
     if kept is not None:
         labels, sites = labels[kept], None if sites is None else sites[kept]
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise InvalidInput(f"{where(int(np.argmax(np.isinf(labels))))}: column {label!r} must be finite, got inf")
     return Encoded(rows, tuple(names), _labels(labels), None if sites is None else sites.astype(str), kinds, note)
 
 
@@ -107,7 +111,8 @@ def _without_gaps(
 ) -> tuple[NDArray[np.bool_] | None, str]:
     """(which rows stay, None for all; a sentence about those that do not)."""
     gaps: dict[str, NDArray[np.bool_]] = {}
-    holes = np.isnan(table.numbers) if np.isnan(table.numbers.sum()) else None
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers near the largest there is
+        holes = np.isnan(table.numbers) if np.isnan(table.numbers.sum()) else None
     if holes is not None:
         gaps = {name: holes[:, i] for i, name in enumerate(table.numeric) if holes[:, i].any()}
     for name, values in {**table.words, **table.apart}.items():
@@ -120,8 +125,8 @@ def _without_gaps(
     if missing == "drop":
         if incomplete.all():
             whole = [name for name, found in gaps.items() if found.all()]
-            hint = f"; column {whole[0]!r} has no value at all, leave it out with --ignore {whole[0]}" if whole else ""
-            raise InvalidInput(f"every row has a missing value, so none is left{hint}")
+            hint = [f"; column {n!r} has no value at all, leave it out with {option('ignore', n)}" for n in whole[:1]]
+            raise InvalidInput(f"every row has a missing value, so none is left{''.join(hint)}")
         return ~incomplete, f"{int(incomplete.sum()):,} of {len(table):,} rows left out: they have missing values"
     for name in gaps:
         if missing is None or name in (label, site):
@@ -135,16 +140,17 @@ def _gap(
     kind = "label" if name == label else "site" if name == site else "value"
     where = table.where(int(np.argmax(gaps[name])))
     others = f" in columns {', '.join(gaps)}" if len(gaps) > 1 else ""
-    advice = "--missing drop" if name in (label, site) else "--missing drop or --missing mean"
+    advice = option("missing", "drop") + ("" if name in (label, site) else f" or {option('missing', 'mean')}")
     return InvalidInput(
         f"{where}: column {name!r} has no {kind}; {rows:,} of {len(table):,} rows have missing values{others}: "
-        f"use {advice}, or leave columns out with --ignore"
+        f"use {advice}, or leave columns out with {option('ignore')}"
     )
 
 
 def _check_finite(table: Table, numbers: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> None:
-    if np.isfinite(numbers.sum()):
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(numbers.sum()):
+            return
     infinite = np.isinf(numbers)
     if infinite.any():
         row, column = (int(i) for i in np.argwhere(infinite)[0])
@@ -156,7 +162,7 @@ def _fill_in(table: Table, matrix: NDArray[np.float64], names: list[str]) -> Non
     for i, name in enumerate(names):
         gaps = np.isnan(matrix[:, i])
         if gaps.all():
-            raise InvalidInput(f"column {name!r} has no value at all; leave it out with --ignore {name}")
+            raise InvalidInput(f"column {name!r} has no value at all; leave it out with {option('ignore', name)}")
         if gaps.any():
             matrix[gaps, i] = matrix[~gaps, i].mean()
 
@@ -168,14 +174,14 @@ def _levels(
     gaps = is_gap(values)
     present = values[~gaps]
     if not len(present):
-        raise InvalidInput(f"column {name!r} has no value at all; leave it out with --ignore {name}")
+        raise InvalidInput(f"column {name!r} has no value at all; leave it out with {option('ignore', name)}")
     levels, codes = np.unique(present if present.dtype.kind == "f" else present.astype(str), return_inverse=True)
     if levels.dtype.kind != "f":
         _check_words(where, name, values, levels)
     if len(levels) > MOST_LEVELS or (len(levels) > 20 and 2 * len(levels) > len(values)):
         raise InvalidInput(
             f"column {name!r} has {len(levels):,} different values in {len(values):,} rows: too many for a category; "
-            f"leave it out with --ignore {name}"
+            f"leave it out with {option('ignore', name)}"
         )
     out = np.zeros((len(values), len(levels)))
     out[np.flatnonzero(~gaps), codes] = 1
@@ -186,25 +192,36 @@ def _levels(
 
 def _check_words(where: Callable[[int], str], name: str, values: NDArray[Any], levels: NDArray[Any]) -> None:
     """Refuse dates, and columns of numbers with a word among them."""
-    if sum(bool(_DATE.fullmatch(level)) for level in levels) > len(levels) / 2:
+    if are_dates(levels):
         row = next(i for i, v in enumerate(values) if v is not None and _DATE.fullmatch(v))
         raise InvalidInput(
             f"{where(row)}: column {name!r} holds dates ({values[row]!r}): turn it into a number, such as days since a "
-            f"date, or leave it out with --ignore {name}"
+            f"date, or leave it out with {option('ignore', name)}"
         )
     odd = [level for level in levels if not is_number(level)]
     if odd and len(levels) > 2 and len(odd) < len(levels) / 2:
         row = next(i for i, v in enumerate(values) if v is not None and not is_number(v))
         raise InvalidInput(
             f"{where(row)}: column {name!r} must be a number as in the other lines, got {values[row]!r}; "
-            f"correct it, or leave it empty and use --missing"
+            f"correct it, or leave it empty and use {option('missing')}"
         )
+
+
+def are_dates(levels: NDArray[Any]) -> bool:
+    """Are most of these words dates?"""
+    return sum(bool(_DATE.fullmatch(level)) for level in levels) > len(levels) / 2
 
 
 def _labels(labels: NDArray[Any]) -> NDArray[Any]:
     if labels.dtype.kind == "f":
-        return labels.astype(int) if (labels == np.round(labels)).all() else labels
+        return whole_if_whole(labels)
     return labels.astype(str)
+
+
+def whole_if_whole(values: NDArray[Any]) -> NDArray[Any]:
+    """As integers, where all are whole numbers that a float has exactly."""
+    whole = (values == np.round(values)).all() and (np.abs(values) < LARGEST_WHOLE).all()
+    return values.astype(int) if whole else values
 
 
 def is_number(text: str) -> bool:

@@ -41,7 +41,8 @@ def ragged(place: Place, separator: str) -> InvalidInput | None:
         width = width or len(fields)
         if len(fields) != width:
             return InvalidInput(
-                f"{place.name!r}, line {line}: {len(fields)} fields where the first line has {width}; complete the line"
+                f"{place.name!r}, line {line}: {len(fields)} field{'s' * (len(fields) != 1)} where the first line has "
+                f"{width}; complete the line"
             )
     return None
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ownstep.data.files import faults
 from ownstep.data.files.stream import Place, opened
+from ownstep.data.files.wording import option
 from ownstep.support.errors import InvalidInput, require_extra
 
 PIECE = 500_000
@@ -78,8 +79,10 @@ def _assemble(
     aside: dict[str, list[NDArray[Any]]] = {}
     columns: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
+    gap = False
     header, separator, pieces = _pieces(place, kind, words, progress)
     for frame in pieces:
+        gap = gap or bool(frame.iloc[:, -1].isna().any())
         if not columns:
             columns = tuple(frame.columns)
             _check_names(place, columns, ignore)
@@ -103,8 +106,8 @@ def _assemble(
         blocks.append(frame[list(numeric)].to_numpy(np.float64))
     if not blocks or not sum(map(len, blocks)):
         raise InvalidInput(f"{place.name!r} has no row of data")
-    if kind != "parquet" and _ends_in_a_gap(columns, numeric, blocks, texts, aside):
-        wrong = faults.ragged(place, separator)  # a line that is too short looks like missing values
+    if kind != "parquet" and gap:
+        wrong = faults.ragged(place, separator)  # a line that is too short looks like missing values at its end
         if wrong is not None:
             raise wrong
 
@@ -173,7 +176,8 @@ def _check_names(place: Place, columns: tuple[str, ...], ignore: Collection[str]
             raise InvalidInput(f"{place.name!r}: two columns are named {name!r}; rename one")
         if name.startswith("column ") and name not in ignore and name[7:] == str(columns.index(name) + 1):
             raise InvalidInput(
-                f"{place.name!r}: {name} has no name in the first line; name it, or leave it out with --ignore {name!r}"
+                f"{place.name!r}: {name} has no name in the first line; name it, or leave it out with "
+                f"{option('ignore', name)}"
             )
 
 
@@ -243,18 +247,6 @@ def _as_words(column: Any) -> NDArray[Any]:
     out = column.astype(object).to_numpy()
     gaps = column.isna().to_numpy()
     return np.array([None if gap else str(value).strip() for value, gap in zip(out, gaps, strict=True)], object)
-
-
-def _ends_in_a_gap(
-    columns: tuple[str, ...], numeric: tuple[str, ...], blocks: list[NDArray[np.float64]],
-    texts: dict[str, list[NDArray[Any]]], aside: dict[str, list[NDArray[Any]]],
-) -> bool:  # fmt: skip
-    """Is the last column missing anywhere?"""
-    last = columns[-1]
-    if last in numeric:
-        at = numeric.index(last)
-        return any(np.isnan(block[:, at]).any() for block in blocks)
-    return any(is_gap(part).any() for part in (texts | aside).get(last, []))
 
 
 def is_gap(values: NDArray[Any]) -> NDArray[np.bool_]:

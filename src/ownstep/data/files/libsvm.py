@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.data.files.columns import whole_if_whole
 from ownstep.data.files.stream import Place, opened
 from ownstep.support.errors import InvalidInput
 
@@ -29,8 +30,7 @@ def read_libsvm(place: Place, progress: bool | None = None, features: int | None
         raise InvalidInput(f"{place.name!r} has no line with a sample")
     if not (np.isfinite(rows.data).all() and np.isfinite(labels).all()):
         raise _first_fault(place) or InvalidInput(f"{place.name!r} holds a number that is not finite")
-    whole = labels == np.round(labels)
-    return rows, labels.astype(int) if whole.all() else labels
+    return rows, whole_if_whole(labels)
 
 
 def _first_fault(place: Place) -> InvalidInput | None:

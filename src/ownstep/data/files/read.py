@@ -16,6 +16,7 @@ from ownstep.data.files.frames import Table, read_table, stacked
 from ownstep.data.files.libsvm import read_libsvm
 from ownstep.data.files.npz import read_npz
 from ownstep.data.files.stream import FORMATS, SUFFIXES, Place, recognise
+from ownstep.data.files.wording import option
 from ownstep.support.errors import InvalidInput, unknown_name
 
 USUAL_LABELS = ("label", "target", "y")
@@ -48,7 +49,7 @@ class Reading:
         if self.format is not None and self.format not in FORMATS:
             raise unknown_name("format", self.format, FORMATS)
         if self.site is not None and self.site == self.label:
-            raise InvalidInput(f"--site {self.site}: that column is the label; the site is a column of its own")
+            raise InvalidInput(f"{option('site', self.site)}: that column is the label; name another one")
 
     def options(self) -> dict[str, Any]:
         """As keyword arguments of ``load``."""
@@ -57,9 +58,8 @@ class Reading:
     @property
     def columns_only(self) -> dict[str, Any]:
         """The options that only make sense where columns have names, as far as they were given."""
-        every: dict[str, Any] = {"--label": self.label, "--site": self.site, "--missing": self.missing}
-        every |= {"--categories": self.categories, "--ignore": self.ignore}
-        return {flag: value for flag, value in every.items() if value}
+        every = {name: getattr(self, name) for name in ("label", "site", "missing", "categories", "ignore")}
+        return {name: value for name, value in every.items() if value}
 
 
 def read(name: str, how: Reading | None = None, progress: bool | None = None) -> Dataset:
@@ -85,7 +85,10 @@ def read(name: str, how: Reading | None = None, progress: bool | None = None) ->
 def read_features(
     name: str, features: Sequence[str], levels: Mapping[str, Sequence[str]], format: str | None = None
 ) -> Any:
-    """The columns that a model was fitted on, from a file of new rows; a label in it is not needed."""
+    """The columns that a model was fitted on, by name, from a file of new rows; a label in it is not needed.
+
+    A file without names is taken for a model whose columns have none either: they were numbered when it was fitted.
+    """
     if name != "-" and not Path(name).is_file():
         raise InvalidInput(f"there is no file {name!r}")
     place = Place.of(name)
@@ -93,17 +96,45 @@ def read_features(
     if kind in ("csv", "tsv", "parquet"):
         return as_features(read_table(place, kind), features, levels)
     if kind == "npz":
-        return read_npz(place)[0]
+        rows, _, _, names = read_npz(place)
+        return _by_name(place, rows, names, features)
+    _check_numbered(place, "a LIBSVM file", features)
     rows = read_libsvm(place)[0]
     if rows.shape[1] > len(features):
         raise InvalidInput(f"{place.name!r} has {rows.shape[1]} features, the model knows {len(features)}")
     return _stack([rows], [name], len(features))
 
 
+def numbered(columns: int) -> tuple[str, ...]:
+    """What columns without names are called."""
+    return tuple(f"x{i + 1}" for i in range(columns))
+
+
+def _check_numbered(place: Place, kind: str, features: Sequence[str]) -> None:
+    if tuple(features) != numbered(len(features)):
+        raise InvalidInput(
+            f"{place.name!r} is {kind}, whose columns have no names, and the model's columns are found by name: "
+            f"{_listed(features)}; give a CSV or Parquet file with these columns"
+        )
+
+
+def _by_name(place: Place, rows: Any, names: Sequence[str], features: Sequence[str]) -> Any:
+    """The model's columns of an archive, in the model's order."""
+    if not names:
+        _check_numbered(place, "an npz file without the array 'features'", features)
+        return rows
+    lacking = [name for name in features if name not in names]
+    if lacking:
+        raise InvalidInput(f"the model needs a column {lacking[0]!r}, {place.name!r} has {_listed(names)}")
+    return rows[:, [names.index(name) for name in features]]
+
+
 def _folder(path: Path, how: Reading, progress: bool | None) -> Dataset:
     """Every file is a device, named after it."""
     if how.site is not None:
-        raise InvalidInput(f"--site {how.site}: in the folder {str(path)!r} every file is a site; leave --site out")
+        raise InvalidInput(
+            f"{option('site', how.site)}: in the folder {str(path)!r} every file is a site; leave that out"
+        )
     files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
     if not files:
         raise InvalidInput(f"the folder {str(path)!r} holds no file")
@@ -152,7 +183,7 @@ def _alike(places: Sequence[Place], kind: str, how: Reading, progress: bool | No
             said += [f"it has {', '.join(map(repr, has))} more"] * bool(has)
             raise InvalidInput(
                 f"{place.name!r} and {places[0].name!r} have different columns: {' and '.join(said)}; "
-                "rename the columns, or leave them out with --ignore"
+                f"rename the columns, or leave them out with {option('ignore')}"
             )
     words = {name for table in tables for name in table.words}
     words |= {name for t in tables for name, v in t.apart.items() if v.dtype.kind == "O"}
@@ -167,17 +198,16 @@ def _table(place: Place, kind: str, how: Reading, progress: bool | None, words: 
     sites = set() if how.site is None else {how.site}
     apart, words = wanted | sites, {*words, *sites}
     table = read_table(place, kind, apart, how.ignore, words, progress)
-    for name, flag in ((how.label, "--label"), (how.site, "--site"), *((c, "--categories") for c in how.categories)):
+    several = [(name, kind) for kind in ("categories", "ignore") for name in getattr(how, kind)]
+    for name, said in ((how.label, "label"), (how.site, "site"), *several):
         if name is not None and name not in table.columns:
-            raise _no_column(place, name, flag, table.columns)
-    for name in how.ignore:
-        if name not in table.columns:
-            raise _no_column(place, name, "--ignore", table.columns)
+            raise _no_column(place, name, said, table.columns)
     if how.label is None:
         found = [name for name in USUAL_LABELS if name in table.apart]
         if len(found) != 1:
             raise InvalidInput(
-                f"{place.name!r}: say which column is to be predicted with --label; it has {_listed(table.columns)}"
+                f"{place.name!r}: say which column is to be predicted with {option('label')}; "
+                f"it has {_listed(table.columns)}"
             )
     return table
 
@@ -226,13 +256,12 @@ def joined(tables: list[Table]) -> Table:
 
 
 def _refuse(how: Reading, kind: str) -> None:
-    for flag, value in how.columns_only.items():
-        said = ",".join(value) if isinstance(value, tuple) else value
-        raise InvalidInput(f"{flag} {said} needs columns with names; this is a {kind} file, which has none")
+    for name, value in how.columns_only.items():
+        raise InvalidInput(f"{option(name, value)} needs columns with names; this is a {kind} file, which has none")
 
 
-def _no_column(place: Place, name: str, flag: str, columns: Sequence[str]) -> InvalidInput:
-    return InvalidInput(f"{flag} {name}: {place.name!r} has no such column; it has {_listed(columns)}")
+def _no_column(place: Place, name: str, said: str, columns: Sequence[str]) -> InvalidInput:
+    return InvalidInput(f"{option(said, name)}: {place.name!r} has no such column; it has {_listed(columns)}")
 
 
 def _listed(columns: Sequence[str]) -> str:

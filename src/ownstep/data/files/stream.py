@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ownstep.data.files.wording import option
 from ownstep.support.errors import InvalidInput, unknown_name
 from ownstep.support.progress import Bar
 
@@ -106,12 +108,13 @@ def opened(place: Place, progress: bool | None = None) -> Iterator[IO[bytes]]:
 
 def recognise(place: Place, wanted: str | None = None) -> str:
     """The format of a file: as told, by its name, or by its first line."""
-    if wanted is not None:
-        if wanted not in FORMATS:
-            raise unknown_name("format", wanted, FORMATS)
-        return wanted
+    if wanted is not None and wanted not in FORMATS:
+        raise unknown_name("format", wanted, FORMATS)
     with opened(place, False) as file:
         head = file.read(1 << 16)
+    _refuse_wide(place, head)
+    if wanted is not None:
+        return wanted
     if not head.strip():
         raise InvalidInput(f"{place.name!r} is empty: it has no line")
     suffixes = [s.lower() for s in place.path.suffixes] if place.path else []
@@ -127,4 +130,20 @@ def recognise(place: Place, wanted: str | None = None) -> str:
         return "libsvm"
     if b"\t" in line or b"," in line or b";" in line:
         return "tsv" if line.count(b"\t") > line.count(b",") else "csv"
-    raise InvalidInput(f"the format of {place.name!r} is not recognised; say which: --format {'|'.join(FORMATS)}")
+    raise InvalidInput(
+        f"the format of {place.name!r} is not recognised; say which with {option('format')}: {', '.join(FORMATS)}"
+    )
+
+
+def _refuse_wide(place: Place, head: bytes) -> None:
+    """Refuse text of two or four bytes per character, as spreadsheets write it."""
+    marks = {"UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)}
+    found = next((name for name, marked in marks.items() if head.startswith(marked)), None)
+    start = head[:200].rstrip(b"\0")
+    if found is None and len(start) > 3 and b"\0" in start and not head.startswith((b"PAR1", b"PK\x03\x04")):
+        found = "UTF-16" if start[1::2].count(0) >= len(start) // 2 or start[::2].count(0) >= len(start) // 2 else None
+    if found is not None:
+        raise InvalidInput(
+            f"{place.name!r} is {found} text, and UTF-8 is read: save it as UTF-8, or convert it with "
+            f"iconv -f {found.lower()} -t utf-8"
+        )

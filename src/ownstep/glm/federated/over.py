@@ -100,6 +100,7 @@ def fit_over(
     sums = {nodes[node]: _vector(nodes[node], reply, agreed) for node, reply in summed.items()}
     order = sorted(sums)
     total = Sums.from_flat(np.sum([sums[name] for name in order], axis=0), len(agreed.classes))
+    total.check(agreed.features, agreed.label)
     total.scale.check(agreed.features)
     task = _task(agreed, order, [round(sums[name][0]) for name in order], float(words["mu"]))
     start, unit = starting_point(task, total)
@@ -158,9 +159,7 @@ def _vector(name: str, reply: Mapping[str, Any], agreed: Agreed) -> Array:
 
 def _measured(nodes: Mapping[int, str], replies: Mapping[int, Any], model: Model) -> dict[str, dict[str, Any]]:
     """What every site says of its held-out rows, with None for what it could not tell."""
-    keys = ["rows", "accuracy", "auc"] if model.classes else ["rows", "observed", "predicted", "rmse", "r2"]
-    if model.family == "logistic":
-        keys += ["observed", "predicted", "calibration_slope"]
+    keys = held_out.keys(model.family)
     out: dict[str, dict[str, Any]] = {}
     for node in sorted(nodes, key=lambda n: nodes[n]):
         reply = replies[node]
@@ -184,6 +183,6 @@ def _reveals(task: Task, total: Sums, evaluations: int, measured: bool) -> list[
         {"what": EVALUATION, "numbers": evaluation(free), "asked": free, "exchanges": evaluations},
     ]
     if measured:
-        what = "how well the model predicts its held-out rows"
-        lines.append({"what": what, "numbers": 6, "asked": free, "exchanges": 1})
+        what, numbers = held_out.told(task.kind.name, together=False), len(held_out.keys(task.kind.name))
+        lines.append({"what": what, "numbers": numbers, "asked": free, "exchanges": 1})
     return lines

@@ -1,4 +1,4 @@
-"""A site's half of a fit: it tells its columns, sums, losses, gradients and Hessians, and refuses where few show."""
+"""A site's half of a fit: it sends its columns, sums, losses, gradients and Hessians, or refuses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Owner:
 
         agreed = Agreed.from_words(task)
         rows, labels, tested = self._rows(agreed, task)
-        self._check(agreed.features, agreed.classes, rows, labels, tested, agreed)
+        self._check(agreed, rows, labels, tested)
         scale = Scale(np.array(task["mean"]), np.array(task["deviation"]))
         options: dict[str, Any] = {"classes": agreed.classes} if agreed.kind.classes else {}
         standard = scale.apply(rows, np.flatnonzero(~tested))
@@ -60,10 +60,10 @@ class Owner:
         return Site(self.name, problem, smoothness="adaptive")
 
     def describe(self) -> dict[str, Any]:
-        """What a look at the data shows before the first run; refused where the site would refuse a fit."""
+        """What the data shows before the first run. It is refused where the site would refuse a fit."""
         here = Columns.of(self.name, self.data, "auto")
         rows, labels = self.data.table()
-        self._check(here.features, here.classes, rows, labels, np.zeros(len(labels), bool))
+        self._check(here, rows, labels, np.zeros(len(labels), bool))
         return {"name": self.name, "samples": len(labels), "dim": len(here.features) + 1}
 
     def _columns(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,20 +71,25 @@ class Owner:
         here = Columns.of(self.name, self.data, str(question["family"]))
         rows, labels = self.data.table()
         tested = held_out.chosen(self.name, len(labels), float(question["holdout"]), int(question["seed"]))
-        self._check(here.features, here.classes, rows, labels, tested)
+        self._check(here, rows, labels, tested)
         return here.to_words()
 
     def _sums(self, question: Mapping[str, Any]) -> dict[str, Any]:
         agreed = Agreed.from_words(question)
         rows, labels, tested = self._rows(agreed, question)
-        self._check(agreed.features, agreed.classes, rows, labels, tested, agreed)
+        self._check(agreed, rows, labels, tested)
         fitted = ~tested
-        return {"sums": sums_of(rows[fitted], labels[fitted], agreed.classes).flat().tolist()}
+        sums = sums_of(rows[fitted], labels[fitted], agreed.classes)
+        try:
+            sums.check(agreed.features, agreed.label)
+        except InvalidInput as error:
+            raise InvalidInput(f"cannot take part: {error}") from None
+        return {"sums": sums.flat().tolist()}
 
     def _measure(self, question: Mapping[str, Any]) -> dict[str, Any]:
         agreed = Agreed.from_words(question)
         rows, labels, tested = self._rows(agreed, question)
-        self._check(agreed.features, agreed.classes, rows, labels, tested, agreed)
+        self._check(agreed, rows, labels, tested)
         outputs = max(1, len(agreed.classes) - 1)
         coefficients = np.array(question["coefficients"]).reshape(-1, outputs)
         classes = tuple(map(str, agreed.classes.tolist()))
@@ -104,16 +109,14 @@ class Owner:
         tested = held_out.chosen(self.name, len(labels), float(task["holdout"]), int(task["seed"]))
         return agreed.rows_of(here, rows), labels, tested
 
-    def _check(
-        self, features: tuple[str, ...], classes: NDArray[Any], rows: Any, labels: NDArray[Any],
-        tested: NDArray[np.bool_], agreed: Agreed | None = None,
-    ) -> None:  # fmt: skip
+    def _check(self, columns: Columns | Agreed, rows: Any, labels: NDArray[Any], tested: NDArray[np.bool_]) -> None:
         """Disclosure control, by the site itself and on every question: the coordinator's word is not enough."""
         if self.allow:
             return
-        outputs = 1 if agreed is None else max(1, len(agreed.classes) - 1)
-        limit = (len(features) + 1) * outputs
-        why = list(disclosure.reasons(rows, labels, features, classes, limit, int(tested.sum()), counted=False))
+        outputs = max(1, len(columns.classes) - 1) if isinstance(columns, Agreed) else 1
+        limit = (len(columns.features) + 1) * outputs
+        about = (columns.features, columns.classes, limit, int(tested.sum()))
+        why = list(disclosure.reasons(rows, labels, *about, counted=False, levels=columns.levels))
         if why:
             raise InvalidInput(
                 f"does not take part, as so few could be recognised ({disclosure.listed(why)}); its owner can join "

@@ -25,7 +25,7 @@ CLAIM = "Algorithm 1 stays robust when each of twenty devices takes part with pr
 SAYS = "The curves for p = 0.7, 0.8, 0.9 and 1 lie close to each other (Fig. 9 of the appendix)."
 WHY = (
     "They agree for independent absences. The paper does not say what becomes of an absent device's share; here it is "
-    "rescaled, and the other choices and other kinds of absence are shown beside it."
+    "rescaled, and the other choices and other kinds of absence are shown too."
 )
 NOTICE = mnist_problem.notice
 
@@ -172,7 +172,7 @@ def judge(result: Mapping[str, Any]) -> dict[str, Any]:
     every = f", in every one of {seeds} runs" if seeds > 1 else ""
     return {
         "verdict": word,
-        "rule": f"at most {SLACK:g}/p times the rounds of p = 1{every}, in {kept} of {count} cells (p x level, "
+        "rule": f"at most {SLACK:g}/p times the rounds of p = 1{every}, in {kept} of {count} settings (p, level, "
         "rescaled)",
         "findings": [_finding(result, name) for name in _names(result)],
         "numbers": numbers,

@@ -35,7 +35,7 @@ SETTINGS = (
     ("noise floor", "not measured", "the largest ratio between rounds of one method with other seeds, of the two that "
      "are compared", "a difference below it is called none"),
     ("tuned", "not said", "first in a search's race to the tightest level, then run again with what it found",
-     "steps so long are at the edge: a GPU's sums differ in the last bits, and a second run may diverge; it counts"),
+     "tuned steps are close to divergence; GPU sums differ in the last bits, so a second run can diverge; it counts"),
 )  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
     return {
         "verdict": word,
         "rule": f"Algorithm 1 needs fewer rounds by more than {more:g}x{surely} in {won['as set']} of "
-        f"{count['as set']} cells (rival x level) against rivals as set, and in {won['tuned']} of {count['tuned']} "
+        f"{count['as set']} settings (rival, level) against rivals as set, and in {won['tuned']} of {count['tuned']} "
         "when both sides are tuned; partly as soon as it is one",
         "findings": findings,
         "numbers": numbers,

@@ -32,7 +32,7 @@ SETTINGS = (
      "the eigenvalue is that of a bound on the Hessian, so never too small"),
     ("progress", "training loss", "loss over that at the start; logistic: relative gap to the optimum", ""),
     ("switch", "MNIST: no earlier than round 800",
-     "the default rule; the network: after 80 % of the rounds, the default beside it",
+     "the default rule; the network: after 80 % of the rounds, and the default too",
      "the default needs no tuning"),
     ("weights", "1/N", "samples", "1/N minimises another function when devices differ in size"),
 )  # fmt: skip
@@ -93,7 +93,7 @@ def judged(result: Mapping[str, Any], judge: Callable[[Any], dict[str, Any]]) ->
     return {
         "verdict": decides["verdict"],
         "rule": f"{first}: {decides['rule']}"
-        + "".join(f". Beside it, by the same rule, {model}: {one['verdict']}" for model, one in others),
+        + "".join(f". By the same rule, {model}: {one['verdict']}" for model, one in others),
         "findings": [f"{model}, {one['verdict']}: {one['rule']}" for model, one in others]
         + [f"{model}: {text}" for model, one in found.items() for text in one["findings"]],
         "numbers": [
@@ -122,8 +122,8 @@ def notice(result: Any) -> str:
     """What a reader must know first: whether the paper's network was trained, or its place was taken."""
     if "network" in result:
         return (
-            "There are two models: the paper's network, trained on a GPU, by which the claim is judged; and beside it "
-            "logistic regression of the same images, whose optimum and constants are known exactly."
+            "There are two models: the paper's network, trained on a GPU, by which the claim is judged. "
+            "Logistic regression of the same images is shown too: its optimum and constants are known exactly."
         )
     if _model(result) == NETWORK:
         return ""

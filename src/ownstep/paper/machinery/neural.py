@@ -213,7 +213,7 @@ def judge(arms: Mapping[str, Mapping[str, Any]], losses: Sequence[float] = ()) -
             words[name] = "does not hold here"
             continue
         cells = [cell for cell in (_cell(name, arm, loss) for loss in losses) if cell is not None]
-        cells.append(number("to the worse of the final losses", ratios, _group(name, POOLED)))
+        cells.append(number("to the larger of the two final losses", ratios, _group(name, POOLED)))
         numbers += cells + _others(name, arm, losses)
         if len(ratios) < 2:
             findings.append(f"{name}: one run, ratio {ratios[0]:.2f}; shown, but too little to judge by")
@@ -227,9 +227,9 @@ def judge(arms: Mapping[str, Mapping[str, Any]], losses: Sequence[float] = ()) -
     stated = "".join(f"{loss:g}, " for loss in losses)
     return {
         "verdict": whole,
-        "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to training losses of {stated}and to the worse of "
-        f"the two final ones: an arm holds where the 95 % bootstrap interval over runs lies above {WORTHWHILE:g} at "
-        f"every one, partly where at some; arms of two runs or more: {each}",
+        "rule": f"rounds of GD at 1/L-bar over rounds of Algorithm 1 to training losses of {stated}and to the larger "
+        f"of the two final losses. A setting holds where the 95 % bootstrap interval over runs lies above "
+        f"{WORTHWHILE:g} at every loss, partly where at some. Settings of two runs or more: {each}",
         "findings": findings,
         "numbers": numbers,
     }
@@ -300,7 +300,7 @@ def _tuned_text(arm: Mapping[str, Any], losses: Sequence[float]) -> str:
 
 
 def _others(name: str, arm: Mapping[str, Any], losses: Sequence[float]) -> list[dict[str, Any]]:
-    """The baselines the claim does not name, to the worse of the final losses; shown, not judged."""
+    """The baselines the claim does not name, to the larger of the two final losses; shown, not judged."""
     out = []
     ratios = _tuned(arm, losses)
     if ratios:
@@ -308,7 +308,7 @@ def _others(name: str, arm: Mapping[str, Any], losses: Sequence[float]) -> list[
     for other in UNNAMED:
         ratios = [r for r in (speed_up(run, against=other) for run in arm["runs"]) if r is not None]
         if ratios:
-            out.append(number("to the worse of the final losses", ratios, _group(name, other), "not judged"))
+            out.append(number("to the larger of the two final losses", ratios, _group(name, other), "not judged"))
     return out
 
 

@@ -50,7 +50,7 @@ SETTINGS = (
     ("longer step", "not separated", "GD at Algorithm 1's mean step sum_i w_i / L_i", "the step alone"),
     ("sampling", "not separated", "on mini-batches, GD on batches drawn device by device", "the variance alone"),
     ("geometry", "credited with everything", "what is left: own steps against one common step of the same mean", ""),
-    ("weights", "1/N for every device", "shares of the samples; 1/N beside it", "1/N minimises another function"),
+    ("weights", "1/N for every device", "shares of the samples; 1/N too", "1/N minimises another function"),
     ("level", "none", "the worst of the best losses of the methods compared", "all of them reach it"),
     ("runs", "8", "those recorded; 8 on digits", "intervals are 95 % bootstrap"),
 )  # fmt: skip

@@ -28,7 +28,7 @@ from ownstep.support.progress import Bar
 CLAIM = "Own steps that measure their curvature, or have momentum, need fewer rounds than the same idea on pooled data."
 
 SETTINGS = (
-    ("this experiment", "not in the paper", "extensions of Algorithm 1 beside their rivals", "see docs/adaptive.md"),
+    ("this experiment", "not in the paper", "extensions of Algorithm 1 and their rivals", "see docs/adaptive.md"),
     ("data", "", "w8a (10,000 rows), digits, MNIST (100 a class), synthetic; quick: digits and synthetic", ""),
     ("mu", "", "0.001; synthetic 0.0001", "the usual size"),
     ("synthetic", "", "least squares, 20 devices of 20 rows in 100 dimensions, scaled from 1/100 to 1, one solution, "
@@ -223,7 +223,9 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
         words = ", ".join(f"{m} {r['upper']:.3g}" for m, r in row.items())
         findings.append(f"worst case at R* = {radius}: {words}")
     word = "holds" if cells and won == cells else "holds partly" if won else "does not hold here"
-    rule = f"faster than its ablation by more than {WORTHWHILE:g}x in {won} of {cells} cells where that arrives"
+    rule = (
+        f"faster than its ablation by more than {WORTHWHILE:g}x in {won} of {cells} comparisons where that gets there"
+    )
     return {"verdict": word, "rule": rule, "findings": findings}
 
 

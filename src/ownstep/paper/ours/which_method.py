@@ -233,6 +233,7 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
                 said.append(f"{rival} {word}" + ("" if ratio is None else f" ({ratio:.2f})"))
             findings.append(f"{name}, to {level:g}: against {', '.join(said)}")
     won = words.get("faster", 0) + words.get("only ours arrives", 0)
+    lost = words.get("slower", 0) + words.get("only theirs arrives", 0)
     total = sum(words.values()) - words.get("neither arrives", 0)
     for method, levels in result.get("recorded", {}).items():
         if method == OURS or method.startswith("Fed") or method == "Nesterov":
@@ -241,8 +242,8 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
             findings.append(f"{NETWORK}: {method} {text}")
     return {
         "verdict": "holds" if won == total and total else "holds partly" if won else "does not hold here",
-        "rule": f"faster beyond the noise floor, or alone in arriving, in {won} of {total} cells (case, rival, level) "
-        f"where somebody arrives; slower in {words.get('slower', 0) + words.get('only theirs arrives', 0)}, "
+        "rule": f"faster beyond the noise floor, or alone in getting there, in {won} of {total} comparisons (case, "
+        f"rival, level) where some method gets there; slower in {lost}, "
         f"no difference in {words.get('no difference', 0)}",
         "findings": findings,
     }

@@ -1,0 +1,175 @@
+"""``make mutate``: its table fits the source and the tests there are, and it knows which test turned red."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src/ownstep"
+
+
+@pytest.fixture(scope="module")
+def tool():
+    if not (ROOT / "tools/mutate.py").exists():
+        pytest.skip("the tools are not here")
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        return importlib.import_module("mutate")
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+
+
+def text(module: str) -> bytes:
+    return (SOURCE / module).read_bytes()
+
+
+def test_every_mistake_by_hand_can_be_planted(tool):
+    planted = tool.by_hand(text)
+    assert len({mutant.key for mutant in planted}) == len(planted) == len(tool.CONFIG["mistakes"])
+    for mutant in planted:
+        assert mutant.was != mutant.now
+        ast.parse(mutant.apply(text(mutant.module)))
+        assert tool.relevant(mutant.module)
+
+
+def test_every_argued_survivor_is_one_mutant(tool):
+    modules = {entry["module"] for entry in tool.CONFIG["equivalent"]}
+    pool = [m for module in modules for m in tool.mutants(module, text(module).decode())]
+    why, wrong = tool.equivalents(pool)
+    assert wrong == []
+    assert len(why) == len(tool.CONFIG["equivalent"])
+
+
+def test_every_module_and_test_of_the_table_is_there(tool):
+    modules = [str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py")]
+    named = [*tool.CONFIG["modules"], *tool.CONFIG["whole"], *tool.CONFIG["tests"], *tool.CONFIG["first"]]
+    assert [prefix for prefix in named if not any(m.startswith(prefix) for m in modules)] == []
+    listed = [*tool.CONFIG["first"].values(), *(line for lines in tool.CONFIG["tests"].values() for line in lines)]
+    paths = {word for line in listed for word in shlex.split(line) if word.startswith("tests/")}
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_the_lines_by_which_methods_move_are_found(tool):
+    module = "methods/pooled/gd.py"
+    moves = tool.updates(tool.mutants(module, text(module).decode()))
+    assert {mutant.function for mutant in moves} == {"ask", "tell"}
+    assert tool.updates(tool.mutants("plan.py", text("plan.py").decode())) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "test"),
+    [
+        ("FAILED tests/a.py::test_b - assert 1 - 2 == 3", "tests/a.py::test_b"),
+        ("FAILED tests/a.py::test_b[one - two] - boom [3 - 4]", "tests/a.py::test_b[one - two]"),
+        ("FAILED tests/a.py::test_b[one - two]", "tests/a.py::test_b[one - two]"),
+        ("ERROR tests/a.py - ImportError: no", "tests/a.py"),
+    ],
+)
+def test_a_red_test_is_known_by_its_whole_name(tool, line, test):
+    assert tool.first_red(line) == (line.split()[0], test)
+
+
+def test_mutants_that_read_alike_are_told_apart(tool):
+    found = tool.mutants("some.py", "def f(x):\n    return 1 + x + 1\n")
+    ones = [(m.nth, m.start, m.function) for m in found if m.was == "1"]
+    assert [nth for nth, _, _ in ones] == [1, 2]
+    assert [function for _, _, function in ones] == ["f", "f"]
+    assert len({m.key for m in found}) == len(found)
+    for mutant in found:
+        assert mutant.apply(b"def f(x):\n    return 1 + x + 1\n") != b"def f(x):\n    return 1 + x + 1\n"
+
+
+TEXT = """def tell(x):
+    return 2 * x + 1
+
+
+def other(x):
+    return x - 3 if x > 4 else 5
+"""
+
+
+class Small:
+    """A commit with two modules."""
+
+    def __init__(self, name: str, text: str = TEXT) -> None:
+        self.name, self.text = name, text
+
+    def source(self, module: str) -> bytes:
+        return self.text.encode()
+
+    def mutants(self):
+        from mutants import mutants
+
+        return [m for module in ("first.py", "second.py") for m in mutants(module, self.text)]
+
+
+@pytest.fixture
+def small(tool, monkeypatch, tmp_path):
+    config = {"modules": ["first.py", "second.py"], "whole": ["second.py"], "equivalent": []}
+    config["updates"] = {"under": "first.py", "functions": ["tell"]}
+    config["mistakes"] = [{"module": "first.py", "was": "2 * x", "now": "3 * x"}]
+    (tmp_path / "docs").mkdir()
+    for name, value in {"CONFIG": config, "ROOT": tmp_path, "RECORD": tmp_path / "mutation.json"}.items():
+        monkeypatch.setattr(tool, name, value)
+    tried = []
+
+    def go(record, commit, count, sees=lambda mutant: True):
+        """Complete a record, but have time for so many mutants only; those that no test sees survive."""
+
+        def some(_, chosen, why, options, done):
+            for mutant in chosen[:count]:
+                tried.append(mutant.key)
+                done(mutant, {"killed": sees(mutant), "by": None, "equivalent": why.get(mutant.key), "seconds": 1.0})
+
+        monkeypatch.setattr(tool, "try_all", some)
+        tool.complete(record, commit, None)
+        return tool.Record.read(), json.loads(tool.RECORD.read_text())
+
+    options = SimpleNamespace(sample=9, updates=2, seed=0, jobs=1)
+    return tool, go, options, tried
+
+
+def test_a_run_that_was_cut_short_goes_on_where_it_was(small, capsys):
+    tool, go, options, tried = small
+    commit = Small("abc")
+    begun = tool.begun(commit, options)
+    whole = len(tool.mutants("second.py", TEXT))
+    assert [len(begun.of(part)) for part in tool.PARTS] == [1, whole, 2, 9]
+    record, first = go(begun, commit, 4)
+    assert (first["goes"], first["by hand"]["left"], first["whole"]["second.py"]["left"]) == (1, 0, whole - 3)
+    assert first["sample"]["left"] + first["sample"]["mutants"] == 9
+    assert f"{whole - 3} of whole, 2 of updates" in capsys.readouterr().out
+    assert not (tool.ROOT / "docs/mutation.svg").exists()
+    record.about["minutes"] = 17.0
+    record, second = go(record, commit, 1000)
+    assert len(tried) == len(set(tried)) == len(record.rows)  # none twice, though some are of two parts
+    assert second["left"] == []
+    assert (second["goes"], second["minutes"]) == (2, 17.0)
+    assert second["sample"] == {"mutants": 9, "killed": 9, "equivalent": 0, "survived": 0, "share": 1.0, "left": 0}
+    assert "100 % of 9" in (tool.ROOT / "docs/mutation.svg").read_text()
+
+
+def test_after_tests_were_mended_survivors_are_tried_once_more(small):
+    tool, go, options, tried = small
+    commit = Small("abc")
+    record, _ = go(tool.begun(commit, options), commit, 1000, lambda mutant: mutant.kind != "constant")
+    lost = {key for key, row in record.rows.items() if not row["killed"]}
+    assert lost
+    del tried[:]
+    changed = Small("def", TEXT.replace("x - 3", "x - 30"))  # these lines give way to others
+    again, told = go(tool.carried(record, changed, options), changed, 1000)
+    present = {mutant.key for mutant in changed.mutants()}
+    assert lost & present <= set(tried)
+    assert not {key for key, row in record.rows.items() if row["killed"] and "hand" not in row["of"]} & set(tried)
+    assert set(again.rows) <= present | {mutant.key for mutant in tool.by_hand(changed.source)}
+    assert [len(again.of(part)) for part in tool.PARTS] == [len(record.of(part)) for part in tool.PARTS]
+    assert told["tried again at"] == ["def"]
+    assert (told["commit"], told["goes"], told["left"]) == ("abc", 2, [])
