@@ -42,7 +42,7 @@ def test_polishing_repairs_what_the_core_conditions_leave_broken(monkeypatch) ->
     errors, broken = [], []
     for better in polish(gram, search.target, found, rows, proof, slack, r0=r0, rstar=rstar, steps=60):
         search._replay(better)
-        errors.append(search.worst.error)
+        errors.append(search.lower)
         size, directions = np.linalg.eigh(better.gram)
         thin = directions[:, -4:] * np.sqrt(np.maximum(size[-4:], 0.0))
         broken.append(max(problem.left(thin, better.values).max(), problem.outside(thin).max()))
