@@ -101,8 +101,7 @@ def test_what_a_gpu_gave_for_the_network_stands_first(name, quick):
     alone, judged = experiment.verdict(here), experiment.verdict(both)
     assert judged["verdict"] == alone["verdict"]
     assert judged["rule"] == (
-        f"{mnist_problem.NETWORK}: {alone['rule']}. By the same rule, {mnist_problem.LOGISTIC}: "
-        f"{alone['verdict']}"
+        f"{mnist_problem.NETWORK}: {alone['rule']}. By the same rule, {mnist_problem.LOGISTIC}: {alone['verdict']}"
     )
     assert judged["findings"][0] == f"{mnist_problem.LOGISTIC}, {alone['verdict']}: {alone['rule']}"
     assert len(judged["findings"]) == 2 * len(alone["findings"]) + 1
