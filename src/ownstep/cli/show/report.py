@@ -21,7 +21,7 @@ def report(
     quick: Annotated[bool, typer.Option(help="Show the quick versions of the experiments.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write one self-contained web page: each claim beside what was measured. Nothing is run again.
+    """Write one self-contained web page: each claim with what was measured. Nothing is run again.
 
     Example: ownstep report --out report/index.html
     """

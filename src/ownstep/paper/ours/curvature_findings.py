@@ -112,7 +112,8 @@ def measured(result: dict[str, Any]) -> str:
     own = by_draw(pick(result, data=name, method="own_curvature", split="label", devices=10, rank=DEFAULT))
     theirs = by_draw(pick(result, data=name, method="lbfgs"))
     means = [float(np.mean(list(found.values()))) for found in (own, theirs)]
-    return f"{means[0]:.0f} exchanges where L-BFGS needs {means[1]:.0f} (ten devices, {name.replace(' ', ', mu = ')})"
+    setting = f"ten devices by label, {name.replace(' ', ', mu = ')}"
+    return f"{means[0]:.0f} exchanges where L-BFGS needs {means[1]:.0f} ({setting})"
 
 
 def attribution(result: dict[str, Any]) -> list[str]:
