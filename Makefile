@@ -42,7 +42,7 @@ benchmarks: $(INSTALLED)
 	$(BIN)/python benchmarks/pep_networks.py --part time --longest 10 --out /tmp/pep-networks
 	for name in cores scale; do echo "== $$name"; env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python benchmarks/$$name.py || exit 1; done
 
-# How many planted mistakes do the tests notice? About half an hour on two quiet cores; writes results/mutation.json.
+# How many planted mistakes do the tests notice? Goes of half an hour, until results/mutation.json is complete.
 mutate: $(INSTALLED)
 	$(BIN)/python tools/mutate.py
 

@@ -7,7 +7,7 @@ import statistics
 import numpy as np
 import pytest
 
-from ownstep.engines import Comparison, baselines, beyond, compare, describe
+from ownstep.engines import Bernoulli, Comparison, baselines, beyond, compare, describe
 from ownstep.engines.compare import searched
 from ownstep.history import COLUMNS, History
 from ownstep.methods import GD, LBFGS, METHODS, At, FedAdam, FedAvg, Newton, OwnStep, Scaffold, key_of
@@ -103,3 +103,25 @@ def test_the_noise_of_a_third_method_does_not_blur_the_first_two():
     found = Comparison(first, plan, 0.0, (0.5,), {name: (history,) for name, history in again.items()}).verdicts()
     assert found["theirs"]["0.5"] == {"ratio": 20 / 10.5, "verdict": "faster", "floor": 1.1}
     assert found["noisy"]["0.5"] == {"ratio": 55 / 10.5, "verdict": "no difference", "floor": 10.0}
+
+
+def test_every_rerun_has_other_absences():
+    problem, rule = make_logistic(), Bernoulli(0.5, seed=3)
+    found = compare(problem, {"GD": GD()}, 9, participation=rule, reruns=2, full=True, optimum=0.0)
+    for more, history in enumerate((found.histories["GD"], *found.reruns["GD"])):
+        drawn = [Bernoulli(0.5, seed=3 + more).present(k, 3) for k in range(9)]
+        np.testing.assert_array_equal(history.took_part, drawn)
+
+
+def test_seven_tenths_of_a_search_for_a_step_are_spread_over_the_octaves():
+    """Ten trials: one from each of seven octaves, then three between the best and its neighbours."""
+    problem = make_logistic()
+    devices = describe(problem).devices
+    trials = searched(GD("tuned"), problem, 3, 10, devices, 0.0, 2)[2]["tuning"]["trials"]
+    octaves = [np.log2(trial["step"] * devices.L_pooled) for trial in trials]
+    assert sorted(np.floor(octaves[:7])) == [-1, 0, 1, 2, 3, 4, 5]
+    assert len(octaves) == 10
+    for n in range(7, 10):
+        before = sorted(octaves[:n])
+        at = before.index(octaves[int(np.argmin([trial["best_value"] for trial in trials[:n]]))])
+        assert before[max(at - 1, 0)] <= octaves[n] <= before[min(at + 1, n - 1)]

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownstep.engines import Bernoulli, Bursts, Cohort, Outages, Stragglers, describe, run
-from ownstep.engines.local.answering import Answering
-from ownstep.methods import GD, Ask, DecentralisedGD, OwnStep
+from ownstep.engines.local.answering import Answering, server_bytes
+from ownstep.methods import GD, Ask, DecentralisedGD, LocalWork, OwnStep
 from ownstep.problems import optimum
 from ownstep.support.errors import InvalidInput
 
-from ..conftest import make_least_squares
+from ..conftest import make_least_squares, make_logistic
 
 RULES = [
     Bernoulli(0.6, seed=1),
@@ -155,3 +155,45 @@ def test_absent_devices_count_with_their_last_gradient_in_a_second_sum_too(rule)
         answer = answering(Ask(x, mix, also=also), present).answer
         np.testing.assert_allclose(answer.sum, mix @ last, atol=1e-12)
         np.testing.assert_allclose(answer.also, also @ last, atol=1e-12)
+
+
+@pytest.mark.parametrize("missing", ["rescale", "drop", "last"])
+def test_losses_hessians_and_second_points_are_of_those_who_answer(missing):
+    """The value is their mean; sums are divided by their weight unless the share of the absent is dropped."""
+    problem, rng = make_logistic(devices=4), np.random.default_rng(3)
+    here, w, mix = np.array([True, False, True, True]), problem.weights, np.array([0.5, 0.2, 0.9, 0.4])
+    x, base = rng.standard_normal((2, problem.dim))
+    answering = Answering(problem, missing)
+    answering(Ask(base, mix), np.ones(4, bool))  # all have been seen once
+    answer = answering(Ask(x, mix, base=base, hessian=True), here).answer
+    share = 1.0 if missing == "drop" else w[here].sum()
+    losses, at_base = (np.array([problem.only(i).value(point) for i in range(4)]) for point in (x, base))
+    assert answer.value == pytest.approx(w[here] @ losses[here] / w[here].sum())
+    assert answer.base_value == pytest.approx(w[here] @ at_base[here] / w[here].sum())
+    hessians = [problem.hessian(x, np.eye(4)[i]) for i in range(4)]
+    expected = sum(mix[i] / share * hessians[i] for i in np.flatnonzero(here))
+    np.testing.assert_allclose(answer.hessian, expected[np.triu_indices(problem.dim)], atol=1e-13)
+    if missing == "last":
+        np.testing.assert_allclose(answer.base, mix @ problem.gradients(base), atol=1e-13)
+    else:
+        np.testing.assert_allclose(answer.base, (mix * here / share) @ problem.gradients(base), atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("asked", "up", "down"),
+    [
+        ({}, 8 * 6 + 8, 8 * 6 + 8),
+        ({"also": np.ones(3)}, 2 * 8 * 6 + 8, 8 * 6 + 16),
+        ({"curvature": True}, 8 * 6 + 24, 8 * 6 + 8),
+        ({"also": np.ones(3), "curvature": True}, 2 * 8 * 6 + 24, 8 * 6 + 16),
+        ({"local": LocalWork(3, 0.1)}, 8 * 6 + 8, 8 * 6 + 8),
+        ({"local": LocalWork(3, 0.1, norms=True)}, 8 * 6 + 16, 8 * 6 + 8),
+        ({"local": LocalWork(3, 0.1, shift=np.zeros((3, 6)))}, 2 * 8 * 6 + 8, 2 * 8 * 6 + 8),
+        ({"base": np.zeros(6)}, 2 * 8 * 6 + 16, 2 * 8 * 6 + 8),
+        ({"hessian": True}, 8 * 6 + 8 + 8 * 21, 8 * 6 + 8),
+    ],
+)
+def test_bytes_of_an_exchange(asked, up, down):
+    """Six coordinates of eight bytes; a number with every vector, two more for a curvature; nothing of the absent."""
+    found = server_bytes(Ask(np.zeros(6), np.ones(3), **asked), np.array([True, False, True]))
+    assert [side.tolist() for side in found] == [[up, 0, up], [down, 0, down]]

@@ -17,7 +17,20 @@ from ownstep.engines.cluster.ranks import Ranks
 from ownstep.engines.cluster.shared import Shared
 from ownstep.engines.local import engine as local
 from ownstep.engines.local.answering import Answering
-from ownstep.methods import DANE, EXTRA, GIANT, METHODS, SHED, Ask, At, GradientTracking, Nesterov, OwnStep, Scaffold
+from ownstep.methods import (
+    DANE,
+    EXTRA,
+    GIANT,
+    METHODS,
+    SHED,
+    Ask,
+    At,
+    GradientTracking,
+    Nesterov,
+    OwnStep,
+    Scaffold,
+    SketchWork,
+)
 from ownstep.problems import BinaryLogistic, MultinomialLogistic, optimum
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -119,6 +132,29 @@ def test_measured_answers_are_those_of_one_process(missing):
             np.testing.assert_allclose(mine.losses, theirs.losses, rtol=1e-13)
             assert (mine.up == theirs.up).all()
     assert np.isfinite(expected[-1].answer.previous)
+
+
+@pytest.mark.parametrize("shared_sums", [True, False])
+def test_sketches_are_those_of_one_process(shared_sums):
+    """Of all ranks' devices in their order, whole ranks absent; a shared one is a sum of weighted products."""
+    problem, rng = make_logistic(devices=6, samples=120), np.random.default_rng(2)
+    work = SketchWork(2, shared=shared_sums, seed=4, revealing="allow")
+    asks = [Ask(x, problem.weights, sketch=work) for x in rng.standard_normal((3, problem.dim))]
+    present = [np.ones(6, bool), np.array([True, True, False, False, True, True]), np.array([False] * 4 + [True] * 2)]
+
+    def sketches(answering):
+        return [answering(ask, who).answer.sketches for ask, who in zip(asks, present, strict=True)]
+
+    expected = sketches(Answering(problem, "rescale"))
+    for seen in on_ranks(3, lambda ranks: sketches(SharedAnswering(shared(ranks, problem), "rescale"))):
+        for mine, theirs in zip(seen, expected, strict=True):
+            assert [one is None for one in mine] == [one is None for one in theirs]
+            for ours, other in ((a, b) for a, b in zip(mine, theirs, strict=True) if b is not None):
+                np.testing.assert_allclose(ours.vectors, other.vectors, atol=1e-12)
+                np.testing.assert_allclose(ours.values, other.values, rtol=1e-12)
+                assert (ours.trace, ours.penalty) == pytest.approx((other.trace, other.penalty), rel=1e-12)
+                assert ours.free == other.free
+    assert len(expected[1]) == (1 if shared_sums else 6)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -52,6 +52,7 @@ def test_the_same_call_over_tls_gives_the_same_table(tmp_path, capsys):
     assert 'ownstep_sites{run="Newton"} 2.0' in (tmp_path / "metrics.prom").read_text()
 
 
+@pytest.mark.xdist_group("processes")
 def test_under_torchrun_the_same_call_gives_the_same_table(tmp_path, capsys):
     pytest.importorskip("torch")
     from ..engines.test_cluster import run_ranks

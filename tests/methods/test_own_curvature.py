@@ -17,7 +17,7 @@ from ownstep.methods.own import bank as banks
 from ownstep.methods.own.bank import Bank
 from ownstep.methods.own.metric import Metric, compressed
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, optimum
-from ownstep.smoothness.sketch import checked, nystrom, own_sketch, shared_matrix
+from ownstep.smoothness.sketch import checked, nystrom, own_sketch, rank_of, shared_matrix
 from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_logistic
@@ -231,6 +231,31 @@ def test_a_rank_that_would_show_the_rows_is_refused_unless_named():
     assert default[0] == min(10, problem.counts.min() // 2)
     tall = run(OwnCurvature(50, revealing=True), make_logistic(features=4), 3)
     assert tall.settings["sketch_ranks"] == [4, 4]
+
+
+def test_half_of_a_device_s_rows_is_the_most_it_sends():
+    for rows, most in ((10, 5), (11, 5), (12, 6)):
+        assert rank_of(most, 60, rows, "refuse", "a") == most
+        with pytest.raises(InvalidInput, match=f"span of the {rows} rows of device 'a'; at most {most} are sent"):
+            rank_of(most + 1, 60, rows, "refuse", "a")
+        assert rank_of(most + 1, 60, rows, "reduce", "a") == most
+        assert rank_of(50, 60, rows, "allow", "a") == rows
+    assert rank_of(8, 5, 10, "refuse", "a") == 5  # a vector has five coordinates
+    assert rank_of(3, 60, 100, "reduce", "a") == rank_of(3, 60, 100, "allow", "a") == 3
+
+
+@pytest.mark.parametrize(("off", "accepted"), [(0.9e-3, True), (1.1e-3, False), (-0.9e-3, True), (-1.1e-3, False)])
+def test_vectors_of_a_sketch_are_orthonormal_to_a_thousandth(off, accepted):
+    longer, tilted = np.eye(2, 5), np.eye(2, 5)
+    longer[0] *= np.sqrt(1 + off)
+    tilted[0, 1] = off
+    for vectors in (longer, tilted):
+        sketch = Sketch(vectors, np.array([2.0, 1.0]), 4.0)
+        if accepted:
+            assert checked(sketch, 5, 2, "here") is sketch
+        else:
+            with pytest.raises(InvalidInput, match="not orthonormal"):
+                checked(sketch, 5, 2, "here")
 
 
 def test_what_is_not_a_sketch_is_refused_by_name():

@@ -164,20 +164,36 @@ def test_a_checkpoint_of_another_model_is_left_alone(tmp_path):
             load_into(made.model, wrong, "the file")
 
 
-@pytest.mark.parametrize("batch", [PerDevice(2), Pooled(10), Stratified(10)])
-def test_batches_are_unbiased_over_an_epoch(batch):
+@pytest.mark.parametrize(
+    ("batch", "sizes"),
+    [(PerDevice(2), [12] * 5), (Pooled(10), [5, 10, 15, 10, 20]), (Stratified(12), [5, 10, 15, 10, 20])],
+)
+def test_batches_are_unbiased_over_an_epoch(batch, sizes):
     """Every sample is seen once an epoch, so the epoch's mean of a linear function of the samples is the whole's."""
     x, y = data()
-    split = partition.given(np.arange(60) % 5)
-    whole, part = (Network(mlp(4, 3).double(), x, y, split, batch=b) for b in (None, batch))
+    split = partition.given(np.random.default_rng(3).permutation(np.repeat(np.arange(5), sizes)))
+    weights = [0.3, 0.1, 0.2, 0.25, 0.15]
+    whole, part = (Network(mlp(4, 3).double(), x, y, split, batch=b, weights=weights) for b in (None, batch))
     point, c = whole.x0(), np.arange(1.0, 6.0)
-    sums, seen = [], []
-    for k in range(6):
+    sums, losses, seen = [], [], []
+    for k in range(60 // part.dealer.size):
         part.begin_round(k)
-        sums.append(part.mix(point, c)[1])
+        found, total = part.mix(point, c)
+        sums.append(total)
+        losses.append(found)
         seen.append(part.dealer.indices(k))
     assert sorted(np.concatenate(seen)) == list(range(60))
     assert (torch.stack(sums).mean(0) - whole.mix(point, c)[1]).abs().max() < 1e-12
+    np.testing.assert_allclose(np.mean(losses, axis=0), whole.mix(point, c)[0], rtol=1e-12)
+
+
+def test_without_weights_every_sample_counts_alike():
+    x, y = data()
+    split = partition.given(np.random.default_rng(1).permutation(np.repeat([0, 1, 2], [7, 20, 33])))
+    made = Network(mlp(4, 3, 6).double(), x, y, split)
+    np.testing.assert_allclose(made.weights, [7 / 60, 20 / 60, 33 / 60])
+    whole = nn.functional.cross_entropy(mlp(4, 3, 6).double()(x), y)
+    assert made.value(made.x0()) == pytest.approx(whole.item(), rel=1e-12)
 
 
 def test_batches_depend_on_seed_and_round_alone():

@@ -67,6 +67,34 @@ def test_trends_are_counted_draw_by_draw():
     assert said[1].endswith("exchanges of unlike devices over iid ones: 10 by label (0.49) fewer 2, same 0, more 0")
 
 
+def test_unlike_devices_may_need_as_many_exchanges():
+    main, out = own_curvature.MAIN, []
+    for seed, apart in enumerate((20, 30, 10, 30)):
+        out += [(main, "iid", 10, "own_curvature", 10, seed, 20), (main, "label", 10, "own_curvature", 10, seed, apart)]
+    (said,), _ = curvature_findings.trends(rows(out))
+    assert said.endswith("10 by label (1.12) fewer 1, same 1, more 2")
+
+
+def test_seconds_are_of_methods_that_always_arrive_and_rivals_of_the_first_draw():
+    main, out = own_curvature.MAIN, []
+    for seed, more in ((5, 100), (3, 0)):
+        out += [(main, "one", 1, name, None, seed, 60 + more) for name in ("lbfgs", "newton")]
+        out += [
+            (main, "by_norm", 10, "own_curvature", 10, seed, 30 + more),
+            (main, "by_norm", 10, "giant", None, seed, 44 + more),
+        ]
+        out += [(main, "by_norm", 10, "dane", None, seed, None)]
+    found = rows(out)
+    for row in found["rows"]:
+        took = {"lbfgs": 4.0, "own_curvature": 2.0}.get(row["method"], 1.0) + (row["seed"] == 5)
+        row["seconds"] = {"home": took, "wan": took, "datacentre": took}
+    next(r for r in found["rows"] if (r["method"], r["seed"]) == ("newton", 5))["seconds"] = None
+    (said,) = curvature_findings.seconds(found)
+    assert "home own curvature 2.5, L-BFGS 4.5;" in said
+    (said,) = curvature_findings.slow(found)
+    assert said.endswith("first draw, exchanges: lbfgs 60, own_curvature 10 30, giant 44, dane not in time")
+
+
 def test_the_fewest_bytes_decide_and_what_was_not_run_is_said():
     main = own_curvature.MAIN
     found = rows(

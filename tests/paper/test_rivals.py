@@ -106,7 +106,8 @@ def test_what_a_gpu_gave_for_the_network_stands_first(name, quick):
     assert judged["findings"][0] == f"{mnist_problem.LOGISTIC}, {alone['verdict']}: {alone['rule']}"
     assert len(judged["findings"]) == 2 * len(alone["findings"]) + 1
     assert len(judged["numbers"]) == 2 * len(alone["numbers"])
-    assert len(experiment.figure(both).axes) == 2 * len(experiment.figure(here).axes)
+    panels = len(experiment.figure(here).axes)  # participation draws one model: the one that decides
+    assert len(experiment.figure(both).axes) == (panels if name == "participation" else 2 * panels)
     assert "by which the claim is judged" in experiment.NOTICE(both)
     assert "not the paper's" in experiment.NOTICE(here)
     assert not experiment.NOTICE(network)
@@ -444,6 +445,8 @@ def test_one_machine_takes_as_long_for_a_gradient_of_f_as_all_devices_together()
     assert moved["name"] == f"data moved, {contest.POOLED}"
     assert moved["seconds"] == pytest.approx(0.05 + 0.7 + k * 3 * 0.01)
     assert (moved["rounds"], moved["bytes"]) == (k, 930_000)
+    a_round = 3 * 2 * (8 * problem.dim + 8)
+    assert found["rows"][1]["megabytes"]["0.1"] == pytest.approx(k * a_round / 1e6)
 
 
 def test_what_a_gpu_recorded_of_them_is_a_finding_with_its_noise_floor():

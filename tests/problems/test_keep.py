@@ -37,6 +37,14 @@ def test_a_linear_model(storage):
     check(whole, rng.standard_normal(6), rng.standard_normal(5), 1e-13)
 
 
+def test_weights_of_some_devices_stay_in_proportion():
+    whole = make_least_squares(devices=5)  # weights of their own, not the shares of the samples
+    for devices in PARTS:
+        expected = whole.weights[devices] / sum(whole.weights[i] for i in devices)
+        np.testing.assert_allclose(whole.keep(devices).weights, expected, rtol=1e-15)
+        assert len(devices) == 1 or not np.allclose(expected, whole.counts[devices] / whole.counts[devices].sum())
+
+
 def test_only_is_keeping_one_device():
     whole = make_least_squares(devices=5)
     x = np.ones(4)

@@ -21,7 +21,7 @@ from ownstep.problems import (
 )
 from ownstep.support.errors import InvalidInput, OwnstepError
 
-from ..conftest import unequal_owner
+from ..conftest import make_logistic, unequal_owner
 
 MODELS = {
     "binary": (BinaryLogistic, 2),
@@ -175,6 +175,25 @@ def test_optimum_agrees_with_scikit_learn():
     ours = optimum(logistic_regression(rows, labels, mu=1 / 80, intercept=True)).x.reshape(6, 3)
     theirs = LogisticRegression(C=1.0, tol=1e-12, max_iter=10_000).fit(rows, labels)
     np.testing.assert_allclose(ours[:-1].T, theirs.coef_, atol=1e-5)
+
+
+def test_an_optimum_is_as_flat_as_it_says():
+    for seed in range(12):
+        made = make_logistic(seed=seed)
+        found = optimum(made)
+        gradient = made.mix(found.x, made.weights)[1]
+        first = np.linalg.norm(made.mix(made.x0(), made.weights)[1])
+        assert found.gradient_norm == pytest.approx(np.linalg.norm(gradient), rel=1e-6)
+        assert found.gradient_norm <= 1e-11 * max(1.0, first)
+        assert found.value == pytest.approx(made.value(found.x), rel=1e-14)
+
+
+def test_a_free_intercept_leaves_a_direction_without_curvature():
+    rows, labels = np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 2
+    for intercept, mu in ((False, 0.2), (True, 0.0)):
+        made = logistic_regression(rows, labels, mu=0.2, intercept=intercept)
+        assert made.strong_convexity == mu
+        np.testing.assert_allclose(made.penalty, [0.2] * 3 + [0.0] * intercept)
 
 
 def test_one_device_alone_and_other_weights():

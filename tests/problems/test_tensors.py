@@ -64,6 +64,8 @@ def test_tensors_give_what_numpy_gives(classes, form, intercept, monkeypatch):
     np.testing.assert_allclose(there.devices.L, here.devices.L, rtol=1e-9)
     assert there.devices.L_pooled == pytest.approx(here.devices.L_pooled, rel=1e-9)
     assert there.smoothness.kind == here.smoothness.kind
+    assert made.strong_convexity == plain.strong_convexity == (0.0 if intercept else 0.05)
+    np.testing.assert_array_equal(made.penalty, plain.penalty)
 
 
 @pytest.mark.parametrize("method", [OwnStep(), GD(), OwnStep(smoothness="adaptive")])
