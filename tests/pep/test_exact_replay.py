@@ -12,7 +12,7 @@ from ownstep import pep
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracking
 from ownstep.pep.networks.enclose import upper
 from ownstep.pep.networks.exact_replay import Dyadic, _largest, _Run, dyadic, exact_error
-from ownstep.pep.networks.network_bound import question
+from ownstep.pep.networks.network_bound import INSIDE, question
 from ownstep.pep.networks.replay import _run, recover
 
 ALIKE = pep.repeated([1.0], 0.1, [2])
@@ -52,8 +52,12 @@ def found(name: str):
     network, start = options.get("network"), options.get("start")
     asked = question(method, devices, rounds, r0, rstar, metric, network, start, None, "rescale")
     factor = None if network is None else network.hi
-    tried = upper(asked, factor, inside=1e-8)
-    return asked, tried, recover(asked, tried, factor)
+    for margin in INSIDE:  # the next one where exact numbers refute an instance, as the library does it
+        tried = upper(asked, factor, inside=margin)
+        instance = recover(asked, tried, factor)
+        if exact_error(asked, instance, instance.data, tried.marked):
+            break
+    return asked, tried, instance
 
 
 @pytest.mark.parametrize("name", CASES)
