@@ -55,8 +55,11 @@ def test_curve(capsys, tmp_path) -> None:
         (["pep", "--L", "1,2", "--rounds", "-1"], "rounds"),
         (["pep", "--L", "1,2", "--count", "5"], "1 counts for 2"),
         (["pep", "--L", "1,2", "--metric", "los"], "metric"),
+        (["pep", "--L", "1,2", "--weights", "1,-1"], "weights must be positive and finite, got -1"),
+        (["pep", "--L", "1,2", "--weights", "1,inf"], "weights must be positive and finite, got inf"),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_bad_usage_exits_with_two(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(arguments)

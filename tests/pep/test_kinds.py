@@ -10,7 +10,7 @@ import pytest
 
 from ownstep import pep
 from ownstep.cli import main
-from ownstep.methods import GD, At, Nesterov, OwnStep
+from ownstep.methods import GD, At, Nesterov, Never, OwnStep
 from ownstep.pep import few_kinds
 from ownstep.pep.few_kinds import Above, Few
 from ownstep.pep.search import Search
@@ -135,6 +135,7 @@ def test_lines() -> None:
 def test_few_kinds_through_the_front_door(monkeypatch, capsys, tmp_path) -> None:
     """Bound, instance and status say that kinds stand for the devices; a certificate claims nothing."""
     monkeypatch.setattr(few_kinds, "EXACT", 0.0)
+    monkeypatch.setattr(few_kinds, "SMALL", 0)
     monkeypatch.setattr(few_kinds, "LADDER", (2, 3))
     devices = population(2, 6)
     bound = pep.worst_case(OwnStep(At(1)), devices, 2, 1.0, 0.5)
@@ -158,6 +159,31 @@ def test_few_kinds_through_the_front_door(monkeypatch, capsys, tmp_path) -> None
     assert stopped.value.code == 0
     assert (answer["kinds"], answer["devices"]) == (3, 6)
     assert answer["lower"] < answer["upper"]
+
+
+def test_ten_different_devices_over_three_rounds_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small programs are exact, certificates and all; what a few kinds say about the same devices encloses that."""
+    devices = pep.repeated(np.linspace(0.5, 3, 10), 0.1)
+    asked = (OwnStep(At(1)), devices, 3, 1.0, 0.3)
+    exact = pep.worst_case(*asked)
+    assert exact.kinds is None
+    assert exact.gap <= 1e-5
+    assert exact.size == few_kinds.columns(3, 10, True) == 60
+    monkeypatch.setattr(few_kinds, "SMALL", 0)
+    few = pep.worst_case(*asked)
+    assert few.kinds == 4
+    assert few.lower <= exact.upper
+    assert few.upper >= exact.lower
+    assert few.gap > 1e-2
+
+
+@pytest.mark.parametrize(("rounds", "number", "rstar"), [(2, 3, 0.5), (4, 2, 0.0), (1, 5, 0.5)])
+def test_columns_are_counted_before_there_are_any(rounds: int, number: int, rstar: float) -> None:
+    devices = population(3, number)
+    setting = Setting(trace(OwnStep(Never()), devices, rounds), devices, 1.0, rstar, "value")
+    search = Search(setting)
+    search.prepare()
+    assert len(search.gram.columns) == few_kinds.columns(rounds, number, search.local_optima)
 
 
 @pytest.mark.parametrize(("text", "message"), [("1,2\nx\n", "line 2"), ("", "no numbers")])

@@ -36,6 +36,14 @@ def test_a_worst_case_over_networks(capsys) -> None:
     assert found["ratio"] == pytest.approx(found["upper"] / found["gd"]["upper"])
 
 
+@pytest.mark.parametrize(
+    ("short", "name"), [("dgd", "decentralised_gd"), ("tracking", "gradient_tracking"), ("diging", "gradient_tracking")]
+)
+def test_methods_go_by_their_short_names_too(capsys, short: str, name: str) -> None:
+    setting = ("pep", "--L", "1,1", "--mu", "0.1", "--rounds", "1", "--network", "spectral:-0.5:0.5", "--step", "0.1")
+    assert told(capsys, *setting, "--method", short)["upper"] == told(capsys, *setting, "--method", name)["upper"]
+
+
 def test_local_steps(capsys) -> None:
     found = told(
         capsys, "pep", "--L", "1,2", "--mu", "0.1", "--rounds", "1", "--method", "fedavg", "--local-steps", "2",

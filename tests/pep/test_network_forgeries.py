@@ -58,6 +58,8 @@ def made(devices: Any, metric: str, bound: str, times: list[str], conditions: An
     for part in (start, s, m):
         part |= {name: more.pop(name) for name in list(more) if name in part}
     statement = s | {"start": start, "points": [final]}
+    method = {"name": "made by hand", "digest": check_network.digest(statement)} | more.pop("method", {})
+    statement |= {"method": method}
     return {"format": check_network.FORMAT, "statement": statement, "bound": bound, "multipliers": m} | more
 
 
@@ -87,7 +89,7 @@ def test_honest_certificates_pass(name: str) -> None:
     assert check_network.check(HONEST[name]) == Fraction(HONEST[name]["bound"])
 
 
-STATEMENT = ("devices", "any_number", "network", "start", "metric", "steps", "points", "stack")
+STATEMENT = ("devices", "method", "any_number", "network", "start", "metric", "steps", "points", "stack")
 START = ("points", "r0", "rstar", "gradients", "trackers")
 SHAPES = "the multipliers of the mixing steps"
 SLACK = "the slack is not positive semidefinite"
@@ -200,6 +202,8 @@ FORGED: dict[str, tuple[str, Any]] = {
                                       stack=[entry([0, "1"], [1, "-1"])] * 2)),
     "a mean that mixing changes": (SLACK, made(
         KINDS, "distance", "0", ["0"], **AVERAGED | {"final": [entry(means=[[0, 1, "1/3"], [1, 1, "2/3"]])] * 2})),
+    "another method": ("the digest is not that of the steps", still(method={"digest": "0" * 64})),
+    "more is said of the method": (only("name", "digest"), still(method={"note": "and of every other one"})),
     "a bound below what is proved": ("the multipliers do not prove the bound stated", still() | {"bound": "1/2"}),
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ownstep.pep.proof import check_rate
+from ownstep.pep.proof import check_network, check_rate
 from tests.pep.leaving_out import Checker, Condition, let_through, only, verdict
 
 CHECKER = Checker(check_rate)
@@ -71,6 +71,8 @@ def made(rate: str, V: dict, conditions: Any = (), devices: Any = KINDS, **more:
     for name in ("decrease", "positive"):
         m[name] |= more.pop(name, {})
     V = {"values": []} | V
+    method = {"name": "made by hand", "digest": check_network.digest(s, *check_rate.ROUND)} | more.pop("method", {})
+    s |= {"method": method}
     return {"format": check_rate.FORMAT, "statement": s, "rate": rate, "V": V, "multipliers": m} | more
 
 
@@ -134,7 +136,7 @@ def told(*path: str) -> dict:
     return out
 
 
-STATEMENT = ("devices", "any_number", "network", "each_round", "memory", "state", "steps", "next", "measure")
+STATEMENT = ("devices", "method", "any_number", "network", "each_round", "memory", "state", "steps", "next", "measure")
 HALVES = [entry([0, "1"], [1, "-1/2"])] * 2
 APART = {"state": [vector([], [], apart=[None, None])], "next": [HALVES], "devices": TWINS}
 EMPTY: Any = {"V": {"mean": NOTHING, "apart": [NOTHING]}, "measure": [entry()] * 2, "decrease": {"conditions": []}}
@@ -196,6 +198,8 @@ FORGED: dict[str, tuple[str, Any]] = {
         "1/4", SQUARES, [[0, 0, 1, "1/4"], [0, 1, 0, "5/4"], [1, 0, 1, "1/16"], [1, 1, 0, "1/8"]],
         next=[[entry([0, "1"], [1, "-3/4"]), entry([0, "1"], [1, "-3/8"])]])),
     "a better rate": ("the slack of V_{k+1} <= rate^2 V_k is not positive semidefinite", own(rate="2/5")),
+    "another method": ("the digest is not that of the steps", own(method={"digest": "0" * 64})),
+    "more is said of the method": (only("name", "digest"), own(method={"note": "and of every other one"})),
     "a larger measure": ("the slack of V_k >= measure_k is not positive semidefinite",
                          own(measure=[entry([0, "2"])] * 2)),
 }  # fmt: skip

@@ -24,9 +24,10 @@ from ownstep.methods import (
     Scaffold,
     TripleMomentum,
 )
-from ownstep.pep.networks.dual import Program, prove
+from ownstep.pep.networks.dual import prove
 from ownstep.pep.networks.follow import Follower
 from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples
+from ownstep.pep.networks.scaled import Program
 from ownstep.pep.networks.symbols import Averaging, Frame, Kinds
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError

@@ -18,7 +18,7 @@ from ownstep.pep.search import Search
 from ownstep.pep.solve.instance import Instance, carried
 from ownstep.pep.solve.parts import Candidate
 from ownstep.pep.trace.scales import tilt_moves
-from ownstep.pep.trace.symbolic import trace, works_locally
+from ownstep.pep.trace.symbolic import Trace, trace, works_locally
 from ownstep.pep.trace.units import Setting, Units, canonical
 from ownstep.plan import Devices
 from ownstep.support.errors import InternalError, InvalidInput, OwnstepError
@@ -162,8 +162,16 @@ def worst_case(
         asked = wide.question(method, devices, rounds, r0, rstar, metric, network, start, schedule, missing)
         return wide.enclose(asked, tolerance, effort, patience)
     check(rounds, r0, rstar, metric)
-    setting = Setting(trace(method, devices, int(rounds)), devices, float(r0), float(rstar), metric)
+    path, patience = _traced(method, devices, int(rounds), patience)
+    setting = Setting(path, devices, float(r0), float(rstar), metric)
     return _enclose(method, setting, tolerance, effort, patience, symmetry=symmetry, progress=progress)
+
+
+def _traced(method: Method, devices: Devices, rounds: int, patience: float | None) -> tuple[Trace, float | None]:
+    """The method's rounds, and how much patience is left after them."""
+    began = time.perf_counter()
+    path = trace(method, devices, rounds)
+    return path, None if patience is None else max(patience - (time.perf_counter() - began), 0.0)
 
 
 def curve(
@@ -197,7 +205,7 @@ def curve(
 
 
 def check_effort(effort: float, patience: float | None) -> None:
-    """Refuse what cannot be meant."""
+    """Refuse values that make no sense."""
     if not (math.isfinite(effort) and effort >= 0):
         raise InvalidInput(f"effort must be a finite number of at least 0, got {effort!r}")
     if patience is not None and not patience >= 0:
@@ -224,7 +232,7 @@ def _enclose(
     on = on_line(search, effort) if symmetry else None
     if on is not None:
         return _few(method, asked, units, search, enclose(search, on, tolerance, effort, patience, progress=progress))
-    search.prepare()
+    search.prepare(patience)
     if search.target.size == 0:
         return Bound(0.0, 0.0, *plain, "zero: the method reaches x* whatever the functions are")
     hubs = search.run(tolerance, effort, patience, hubs)

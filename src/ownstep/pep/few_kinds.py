@@ -28,6 +28,10 @@ Array = NDArray[np.float64]
 EXACT = 1e6
 """Work up to which every device is kept apart, for an effort of at most one: see :func:`work`."""
 
+SMALL = 64
+"""Columns of the Gram matrix up to which every device is kept apart, whatever the work: one solve takes seconds, and
+the answer is exact where a few kinds leave a width of some per cent. Ten devices over three rounds have 60."""
+
 EFFORT = 1e6
 """Work on all kinds together, for an effort of one."""
 
@@ -97,9 +101,15 @@ def work(rounds: int, groups: int, local_optima: bool) -> float:
     return float((rounds + 1) * triangle(block) ** 2)
 
 
+def columns(rounds: int, groups: int, local_optima: bool) -> int:
+    """How many columns the whole program has: x^0, a gradient for each device and point, tilts and minimisers."""
+    return 1 + (rounds + 1) * groups + (2 * groups - 1 if local_optima else 0)
+
+
 def on_line(search: Search, effort: float) -> Line | None:
     """The line of the devices' ratios, where there are too many devices to keep them apart and a line exists."""
-    if work(search.path.rounds, len(search.groups), search.local_optima) <= EXACT * max(effort, 1.0):
+    size = (search.path.rounds, len(search.groups), search.local_optima)
+    if work(*size) <= EXACT * max(effort, 1.0) or columns(*size) <= SMALL:
         return None
     if not (search.devices.mu < search.devices.L).all():
         return None  # quadratics share no function with others
@@ -152,11 +162,12 @@ def _rung(
     nodes, label = places(on.t, asked.devices.weights, kinds)
     setting, groups = above(asked, on, nodes, local_optima=local_optima)
     upper = Above(setting, groups=groups)
-    upper.prepare()
+    upper.prepare(patience)
     upper.run(accuracy, patience=patience)
+    left = None if patience is None else max(patience - (time.perf_counter() - began), 0.0)
     lower = Search(asked, groups=below(asked, label, local_optima=local_optima))
-    lower.prepare()
-    lower.run(accuracy, patience=None if patience is None else max(patience - (time.perf_counter() - began), 0.0))
+    lower.prepare(left)
+    lower.run(accuracy, patience=left)
     assert upper.best is not None
     solves = upper.solves + lower.solves
     proved, ratios, error, worst = upper.best, on.at(nodes), lower.lower, lower.worst

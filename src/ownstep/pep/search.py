@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from ownstep.pep.conditions.assemble import Conditions, conditions, triangle
 from ownstep.pep.conditions.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
@@ -42,6 +43,13 @@ INSIST = 6
 DENSE = 80
 """Columns up to which the slack may be left whole; beyond, that takes too long."""
 
+WIDE, WIDE_ORDER = 48, (3, 4, 0, 1, 2)
+"""Columns from which a program of more groups than rounds, and than :data:`FEW`, takes seconds to solve, and the order
+of the first tries there: those come first that prove something as a rule, and last the one with a whole slack."""
+
+FEW, MOST_OF_ALL = 4, 1.5
+"""There all conditions are taken at once, if they are so many times those to begin with at most."""
+
 EFFORT = 7e5
 """Conditions times columns, summed over the solves: beyond this no further solve is begun. Not seconds, so that a busy
 machine gives the same digits."""
@@ -57,6 +65,11 @@ CHEAP = 3e4
 
 STEPS = 10
 """Quadratic programs to polish an instance with, at most."""
+
+NEAR = 1.5
+"""An instance that close to the proof, in tolerances, is not polished further once a step made it no better."""
+
+TIME_IS_UP = "time is up (patience), and nothing is proved yet"
 
 LAST = -1
 """Stands for the last point among the hubs, as its number differs from one K to the next."""
@@ -104,13 +117,14 @@ class Search:
         self.best: Proved | None = None
         self.worst: Candidate | None = None
         self.lower = 0.0
-        self.narrow = 0
+        self.narrow = min(self.path.rounds // LONG, 2)  # over many rounds what is finer is refuted, and takes seconds
         self.tries = 0
         self.status = ""
         self.deadline = math.inf
 
-    def prepare(self) -> None:
-        """Write the semidefinite program down."""
+    def prepare(self, patience: float | None = None) -> None:
+        """Write the semidefinite program down, in so many seconds from the beginning at most."""
+        self.deadline = math.inf if patience is None else self.began + patience
         self.gram, self.target, self.radii = self._program()
         self.check_memory()
 
@@ -139,7 +153,8 @@ class Search:
     def _program(self, sparse: bool = True) -> tuple[Gram, Objective, Limits]:
         r0, rstar, metric = self.asked.r0, self.asked.rstar, self.asked.metric
         evaluate, optima = metric != "distance", self.local_optima
-        gram = build(self.path, self.groups, r0, rstar, evaluate_final=evaluate, local_optima=optima, sparse=sparse)
+        kind: Any = {"evaluate_final": evaluate, "local_optima": optima, "sparse": sparse}
+        gram = build(self.path, self.groups, r0, rstar, **kind, in_time=self._in_time)
         return gram, objective(gram, metric, self.path.shared), limits(gram, r0, rstar)
 
     def run(
@@ -158,6 +173,8 @@ class Search:
         chosen = [last if h == LAST else h for h in hubs] or [last] * (self.path.rounds > LONG)
         every = all_pairs(self.gram)
         pairs = Pairs(core_pairs(self.gram))
+        if self._wide() and len(every) <= MOST_OF_ALL * len(pairs):
+            pairs.add(every)
         self.core = len(pairs)
         for known in chosen:
             pairs.add(hub_pairs(self.gram, known))
@@ -192,19 +209,43 @@ class Search:
             chosen += new
         return tuple(LAST if h == last else h for h in chosen)
 
+    def _in_time(self) -> None:
+        if self._late() and self.best is None:
+            raise OwnstepError(TIME_IS_UP)
+
+    def _wide(self) -> bool:
+        """Are there few rounds, but many groups?"""
+        return len(self.gram.columns) > WIDE and len(self.groups) > max(FEW, self.path.rounds)
+
     def _late(self) -> bool:
         return time.perf_counter() > self.deadline
 
     def _polish(self, found: Solution, tolerance: float) -> None:
-        """Improve the instance, step by step, until it meets the proof or time is up."""
+        """Improve the instance, step by step, until it meets the proof, gets no better or time is up.
+
+        The exact replay of many rounds takes seconds: it is left for instances that meet the proof, and for the best.
+        One whose error in doubles is beyond the proof is refuted already.
+        """
         assert self.best is not None
         proof, rows = self.best.proof, self.best.rows
         slack = slacks(self.gram, rows, self.target, self.radii, proof.limits, proof.multipliers)[0]
         start = (self.gram, self.target, found, rows, proof, slack)
+        most, waiting, stalled = 0.0, None, 0
         for better in polish(*start, r0=self.asked.r0, rstar=self.asked.rstar, steps=STEPS):
-            self._replay(better)
-            if self.gap() <= tolerance or self._late():
+            error = recover(self.asked, self.gram, better, NARROW[self.narrow], merge=True).error
+            near = (proof.bound - error) / proof.bound
+            if near >= 0 and error > most:
+                most, waiting, stalled = error, better, 0
+            else:
+                stalled += most > 0
+            if 0 <= near <= tolerance:
+                self._replay(better)
+                waiting = None
+            enough = stalled > 1 or (stalled and most >= (1 - NEAR * tolerance) * proof.bound)
+            if enough or self.gap() <= tolerance or self._late():
                 break
+        if waiting is not None:
+            self._replay(waiting)
 
     def _solve(self, rows: Conditions) -> Solution:
         """One solve and its check; keeps the best proof and the worst instance."""
@@ -223,7 +264,7 @@ class Search:
                 break
             failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {proof.slack:.2g}"
         else:
-            raise OwnstepError(f"the semidefinite solver failed: {failure}")
+            raise OwnstepError(TIME_IS_UP if self._late() else f"the semidefinite solver failed: {failure}")
         if self.best is None or proof.bound < self.best.proof.bound:
             self.best = Proved(proof, rows, self.gram, self.target, self.radii)
         if self.path.rounds <= LONG or blocks(self.gram):
@@ -233,13 +274,14 @@ class Search:
 
     def _attempt(self, rows: Conditions, number: int) -> Solution | None:
         """One call of the solver; None where the problem is too large for this way of calling it."""
-        margin, other, chordal = TRIES[number]
         size = len(self.gram.columns)
+        early = self._wide() and number < len(WIDE_ORDER)
+        margin, other, chordal = TRIES[WIDE_ORDER[number] if early else number]
         if (not chordal and size > DENSE) or (other and size > LARGE):
             return None
         left = self.deadline - time.perf_counter()
         if left <= 0:
-            raise OwnstepError("time is up (patience), and nothing is proved yet")
+            raise OwnstepError(TIME_IS_UP)
         self.solves += 1
         scaling = (size > LARGE or bool(blocks(self.gram))) != other
         tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10

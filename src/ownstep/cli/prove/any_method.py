@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ownstep.plan import Devices
 
 
+ALSO_CALLED = {"dgd": "decentralised_gd", "tracking": "gradient_tracking", "diging": "gradient_tracking"}
+"""Short names of methods without a server, as the literature has them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """What a worst case is asked about, but for the method."""
@@ -47,7 +51,7 @@ def named_method(name: str | None, options: Mapping[str, Any]) -> Method:
     """
     if name is None:
         raise InvalidInput("--network needs --method: decentralised_gd, gradient_tracking, extra or nids")
-    given = dict(options)
+    name, given = ALSO_CALLED.get(name, name), dict(options)
     if name in METHODS and "client_step" in {field.name for field in fields(METHODS[name])}:
         given["client_step"] = given.pop("step", None)
     if name == "own_step" and given.get("switch") is None:

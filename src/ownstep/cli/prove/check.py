@@ -1,17 +1,25 @@
-"""``ownstep check``: is a certificate a proof?"""
+"""``ownstep check``: is a certificate a proof, and of what?"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ownstep.cli.common import Json, emit
+from ownstep.cli.prove.any_method import named_method
 from ownstep.cli.prove.pep import read_devices, read_method
+from ownstep.cli.prove.show_tuned import read_design
 from ownstep.cli.prove.tune import read_schedule
 from ownstep.support.errors import InvalidInput, OwnstepError
+
+if TYPE_CHECKING:
+    from ownstep.methods import Method
+    from ownstep.pep import Spectral
+    from ownstep.plan import Devices
 
 MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What the standalone checker raises: ValueError where it refuses, the others where a file is no certificate."""
@@ -22,49 +30,66 @@ def register(app: typer.Typer) -> None:
     app.command()(check)
 
 
+@dataclass(frozen=True, eq=False)
+class Meant:
+    """The setting that a proof is compared with."""
+
+    devices: Devices
+    method: Method
+    network: Spectral | None
+    rounds: int
+    r0: float
+    rstar: float
+    metric: str
+
+
 def check(
     certificate: Annotated[Path, typer.Argument(help="What --certify of ownstep pep, tune or rate wrote.")],
     L: Annotated[str | None, typer.Option("--L", help="Is it a proof for devices of this smoothness?")] = None,
-    mu: Annotated[str, typer.Option(help="As for ownstep pep.")] = "0",
+    mu: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, and with the same default.")] = None,
     weights: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
     count: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
-    rounds: Annotated[int, typer.Option(help="As for ownstep pep.")] = 10,
-    switch: Annotated[int | None, typer.Option(help="As for ownstep pep.")] = None,
-    momentum: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
+    rounds: Annotated[int, typer.Option(help="As for ownstep pep; a rate is for every number of them.")] = 10,
+    switch: Annotated[str | None, typer.Option(help="A number as for ownstep pep, or never or at:0 for rate.")] = None,
+    momentum: Annotated[str | None, typer.Option(help="As for ownstep pep, or for rate.")] = None,
     schedule: Annotated[
         Path | None, typer.Option(help="The method is that of this file, which --out of ownstep tune wrote.")
     ] = None,
     r0: Annotated[float, typer.Option(help="As for ownstep pep.")] = 1.0,
     rstar: Annotated[float, typer.Option(help="As for ownstep pep.")] = 0.0,
     metric: Annotated[str, typer.Option(help="As for ownstep pep.")] = "value",
+    method: Annotated[str | None, typer.Option(help="As for ownstep pep or rate: Algorithm 1 without it.")] = None,
+    network: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
+    step: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
+    order: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
+    local_steps: Annotated[int | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a certified worst case in exact arithmetic, trusting neither the solver nor this library.
+    """Check a certified worst case or rate in exact arithmetic, trusting neither the solver nor this library.
 
-    With --L, and the other options of ownstep pep, it also writes down what those options state, from the method
-    itself, and says whether the proof is of that: exit code 1 if not.
+    With --L, and the other options of ownstep pep or rate, it also writes down what those options state, from the
+    method itself, and says whether the proof is of that: exit code 1 if not.
 
     The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json. Beside
     it are check_network.py for networks and local steps, and check_rate.py for rates.
 
     Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """
-    from ownstep.pep.proof.certify import differences, restate, rounded_up
-    from ownstep.pep.proof.check import FORMAT
+    from ownstep.pep.proof.certify import rounded_up
+    from ownstep.pep.proof.check_rate import FORMAT as RATE
 
-    meant = None
-    if L is not None:
-        devices = read_devices(L, mu, weights, count)
-        method = read_method(switch, momentum) if schedule is None else read_schedule(schedule)
-        meant = restate(method, devices, rounds, r0, rstar, metric)
-    elif schedule is not None or (count, weights, switch, momentum) != (None,) * 4:
+    given: dict[str, Any] = {"step": step, "order": order, "local_steps": local_steps}
+    other = {"count": count, "weights": weights, "mu": mu, "switch": switch, "momentum": momentum} | given
+    if L is None and any(one is not None for one in (schedule, method, network, *other.values())):
         raise InvalidInput("to compare the proof with a setting, give its devices by --L")
     data, bound, words = _proved(certificate)
-    if meant is not None and data["format"] != FORMAT:
-        raise OwnstepError(
-            "the proof is over networks, with local steps or of a rate: read its statement, leave out --L"
-        )
-    apart = None if meant is None else differences(data["statement"], meant)
+    apart = None
+    if L is not None:
+        devices = read_devices(L, mu or ("0.1" if data["format"] == RATE else "0"), weights, count)
+        given |= {"switch": switch, "momentum": momentum}
+        chosen, where = _method(method, network, schedule, given)
+        meant = Meant(devices, chosen, where, rounds, r0, rstar, metric)
+        apart = _compared(data, meant)
     if as_json:
         told: dict[str, Any] = {"proved": True, "bound": str(bound), "upper": rounded_up(bound), "statement": words}
         emit(told | ({} if apart is None else {"is_of_the_setting": not apart, "differences": apart}))
@@ -72,27 +97,66 @@ def check(
         typer.echo(f"proved: {words}")
         typer.echo(f"exactly: {bound}")
         if apart == []:
-            typer.echo("the proof is of the setting given: same devices, steps, points, radii and metric")
+            what = "steps" if data["format"] == RATE else "steps, points, radii and metric"
+            typer.echo(f"the proof is of the setting given: same devices, {what}")
     if apart:
         raise OwnstepError(f"the proof is of something else: {'; '.join(apart)}")
 
 
+def _method(
+    name: str | None, network: str | None, schedule: Path | None, options: dict[str, Any]
+) -> tuple[Method, Spectral | None]:
+    """The method of the command line, and its class of networks."""
+    from ownstep.pep.networks.spectral import parse_network
+
+    spectral = None if network is None else parse_network(network)
+    if schedule is not None:
+        return (read_schedule(schedule), None) if spectral is None else read_design(schedule, spectral)
+    if name is not None or spectral is not None:
+        return named_method(name, options), spectral
+    for flag in ("step", "order", "local_steps"):
+        if options[flag] is not None:
+            raise InvalidInput(f"--{flag.replace('_', '-')} is for --method: Algorithm 1 has none")
+    switch = options["switch"]
+    if switch is not None and not switch.isdigit():
+        raise InvalidInput(f"--switch is a number of rounds for Algorithm 1, got {switch!r}")
+    return read_method(None if switch is None else int(switch), options["momentum"]), None
+
+
+def _compared(data: Any, meant: Meant) -> list[str]:
+    """In what the statement differs from the one that the setting makes."""
+    from ownstep.pep.networks.network_bound import question
+    from ownstep.pep.networks.network_proof import differences_of, restate_network
+    from ownstep.pep.proof import check_network, check_rate
+    from ownstep.pep.proof.certify import differences, restate
+    from ownstep.pep.rates.rate_proof import restate_rate
+    from ownstep.pep.trace.symbolic import works_locally
+
+    statement, setting = data["statement"], (meant.rounds, meant.r0, meant.rstar, meant.metric)
+    if data["format"] == check_rate.FORMAT:
+        return differences_of(statement, restate_rate(meant.method, meant.devices, meant.network))
+    wide = meant.network is not None or works_locally(meant.method, meant.devices)
+    if wide != (data["format"] == check_network.FORMAT):
+        kinds = ("over networks or with local steps", "with a server and no local steps")
+        mine, asked = kinds if not wide else kinds[::-1]
+        return [f"the proof is of a method {mine}, one {asked} was asked"]
+    if wide:
+        asked_for = question(meant.method, meant.devices, *setting, meant.network, None, None, "rescale")
+        return differences_of(statement, restate_network(asked_for))
+    return differences(statement, restate(meant.method, meant.devices, *setting))
+
+
 def _proved(certificate: Path) -> tuple[Any, Fraction, str]:
     """The certificate, the bound that the checker of its format accepts, and what it states."""
-    from ownstep.pep.networks.network_proof import describe_network
+    from ownstep.pep.proof import check as check_server
     from ownstep.pep.proof import check_network, check_rate
-    from ownstep.pep.proof.check import check as prove
-    from ownstep.pep.proof.check import describe, read
-    from ownstep.pep.rates.rate_proof import describe_rate
 
     try:
-        data = read(str(certificate))
+        data = check_server.read(str(certificate))
         form = data.get("format") if isinstance(data, dict) else None
-        if form == check_network.FORMAT:
-            return data, check_network.check(data), describe_network(data)
-        if form == check_rate.FORMAT:
-            return data, check_rate.check(data), describe_rate(data)
-        return data, prove(data), describe(data)
+        others: dict[Any, Any] = {check_network.FORMAT: check_network, check_rate.FORMAT: check_rate}
+        checker = others.get(form, check_server)
+        return data, checker.check(data), checker.describe(data)
     except OSError as error:
         raise OwnstepError(f"cannot read {str(certificate)!r}: {error}") from error
     except MALFORMED as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from rich.table import Table
 from ownstep.cli.common import console, emit, write_report
 from ownstep.cli.prove.any_method import Asked, named_method
 from ownstep.methods.gossip.peers import Peers
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.progress import Bar
 
 if TYPE_CHECKING:
@@ -57,9 +58,23 @@ def show_tuned(
         )
     proved = None if certify is None else found.bound.certify(certify)
     rivals = _named(method, asked, spectral) if compare else {}
-    report: dict[str, Any] = {"method": name, "network": network, "devices": len(asked.devices)}
+    report: dict[str, Any] = {"method": name, "order": order, "network": network, "devices": len(asked.devices)}
     report |= {"rounds": asked.rounds, "r0": asked.r0, "rstar": asked.rstar, "metric": asked.metric}
     tell(report | found.to_dict(), rivals, proved, lambda: _show(found, rivals), certify, out, as_json)
+
+
+def read_design(path: Path, network: Spectral) -> tuple[Peers, Spectral]:
+    """The method of a file that ``--out`` wrote with ``--network``, and the class that its mixing weights make."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        method = named_method(told["method"], {"order": told["order"]})
+        step, theta = told["step"], float(told["theta"])
+        steps = tuple(map(float, step)) if isinstance(step, list) else float(step)
+        return replace(method, step=steps), network.lazier(theta)  # type: ignore[type-var, return-value]
+    except OSError as error:
+        raise OwnstepError(f"cannot read {str(path)!r}: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{str(path)!r} holds no design ({type(error).__name__}: {error})") from error
 
 
 def tell(

@@ -35,7 +35,7 @@ METRICS = {
 
 
 def check(rounds: int, r0: float, rstar: float, metric: str) -> None:
-    """Refuse what cannot be meant, before anything is solved."""
+    """Refuse values that make no sense, before anything is solved."""
     if isinstance(rounds, bool) or not math.isfinite(rounds) or rounds != int(rounds) or rounds < 0:
         raise InvalidInput(f"rounds must be a whole number of at least 0, got {rounds!r}")
     if not (math.isfinite(r0) and r0 > 0):
@@ -58,7 +58,7 @@ def repeated(
 
     Parameters
     ----------
-    L, mu : one entry a kind; a single mu serves all.
+    L, mu : one entry per kind; a single mu serves all.
     counts : how many devices of each kind; one of each by default.
     weights : a single device's weight, by kind, up to a common factor; equal by default.
     """
@@ -75,6 +75,9 @@ def repeated(
     shares = np.ones(len(kinds)) if weights is None else np.atleast_1d(np.asarray(weights, float))
     if shares.shape != kinds.shape:
         raise InvalidInput(f"{len(shares)} weights for {len(kinds)} kinds of device: one for each L")
+    good = np.isfinite(shares) & (shares > 0)
+    if not good.all():
+        raise InvalidInput(f"weights must be positive and finite, got {shares[~good][0]:g}")
     times = np.asarray(counts, dtype=int)
     each = np.repeat(shares, times)
     return Devices(each / each.sum(), np.repeat(kinds, times), np.repeat(np.broadcast_to(mus, kinds.shape), times))

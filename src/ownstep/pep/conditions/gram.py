@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ownstep.pep.trace.scales import Sizes, expected_sizes
@@ -97,13 +98,13 @@ def build(
     evaluate_final: bool,
     local_optima: bool,
     sparse: bool = True,
+    in_time: Callable[[], None] = lambda: None,
 ) -> Gram:
     """Express the method's points and the devices' triples in the columns of the Gram blocks.
 
-    Unless ``sparse``, the columns are x^0 and every v: no iterate takes the place of one.
+    Unless ``sparse``, the columns are x^0 and every v, and no iterate. ``in_time`` is called often, and may raise.
     """
-    rounds, count = trace.rounds, len(groups)
-    labels = rounds + int(evaluate_final)
+    rounds, count, labels = trace.rounds, len(groups), trace.rounds + int(evaluate_final)
     columns = _Columns(groups, labels, local_optima)
     atoms = np.zeros((trace.points[-1].shape[1], len(columns)))
     atoms[0, 0] = 1.0
@@ -112,6 +113,7 @@ def build(
     v = np.zeros_like(x)
     fresh = 1
     for k in range(labels):
+        in_time()
         points = (trace.asks[k] if k < rounds else trace.points[-1]) @ atoms
         for c, group in enumerate(groups):
             x[c, k + 1] = points[c if len(points) > 1 else 0]
@@ -140,7 +142,7 @@ def build(
     sizes = expected_sizes(trace, groups, r0, rstar if local_optima else 0.0, evaluate_final=evaluate_final)
     names, scale = columns.names, columns.scales(groups, sizes, r0, rstar)
     if trace.shared and sparse:
-        names, scale, change = _swap(columns, groups, points[:, 0], scale, sizes)
+        names, scale, change = _swap(columns, groups, points[:, 0], scale, sizes, in_time)
         x, v, points, tilts = change(x), change(v), change(points), change(tilts)
     keep = own + 1 if local_optima else own
     return _assemble(
@@ -198,7 +200,7 @@ class _Columns:
 
 
 def _swap(
-    columns: _Columns, groups: list[Group], points: Array, scale: Array, sizes: Sizes
+    columns: _Columns, groups: list[Group], points: Array, scale: Array, sizes: Sizes, in_time: Callable[[], None]
 ) -> tuple[list[Column], Array, Callable[[Array], Array]]:
     """Let each new iterate take the place of one group's v; returns the names, scales and the change of basis."""
     columns_scale = scale
@@ -220,14 +222,19 @@ def _swap(
 
     def change(rows: Array) -> Array:
         flat = rows.reshape(-1, rows.shape[-1]) * columns_scale
-        new = scipy.linalg.lu_solve(factors, flat.T).T
-        for _ in range(2):  # what rounding left over, computed with more digits
-            new = new + scipy.linalg.lu_solve(factors, np.asarray(flat - new @ exact, dtype=float).T).T
-        largest = np.abs(new).max(axis=1, keepdims=True, initial=0)
-        new[np.abs(new) <= ROUNDING * largest] = 0.0
+        new = _without_dust(scipy.linalg.lu_solve(factors, flat.T).T)
+        for _ in range(2):  # what rounding left over, computed with more digits; few columns make up a row
+            in_time()
+            left = flat - sp.csr_array(new.astype(np.longdouble)) @ exact
+            new = _without_dust(new + scipy.linalg.lu_solve(factors, np.asarray(left, dtype=float).T).T)
         return np.asarray((new / scale).reshape(rows.shape))
 
     return names, scale, change
+
+
+def _without_dust(rows: Array) -> Array:
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
+    return np.where(np.abs(rows) <= ROUNDING * largest, 0.0, rows)
 
 
 def _assemble(

@@ -41,7 +41,7 @@ LAST_EFFORT = 4.0
 """Effort that goes into the final enclosure; designed steps need more conditions than others."""
 
 RIVAL_EFFORT = 0.2
-"""The same while a rival's best switch is looked for."""
+"""The same while a rival's best switch is searched."""
 
 WORK = 6e7
 """Conditions times columns, summed over the solves, after which no further move is begun. Not seconds, so that a busy
@@ -112,7 +112,7 @@ def tune(
     effort : how much work may go into the search, in units of :data:`WORK`; the same on a busy machine.
     patience : seconds after which the search ends, even within a solve; None waits. An interrupt (Ctrl-C) ends it in
         the same way: what was found until then is returned, with its bound.
-    progress : told the best value so far and what is being done.
+    progress : called with the best value so far and what is being done.
 
     Raises
     ------
@@ -297,7 +297,7 @@ class _Search:
         return Schedule(self._rows(theta[:cut]).scales, momentum)
 
     def _flat(self, schedule: Schedule) -> Array:
-        """One number a round and kind, from rows of one number a device."""
+        """One number per round and kind, from rows of one number per device."""
         leaders = [members[0] for members in kinds(self.devices)]
         return np.array([[row[i] for i in leaders] for row in schedule.scales]).ravel()
 
@@ -342,7 +342,7 @@ def rivals(
     metric: str = "value",
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Bound]:
-    """Worst cases at the same K of what a design is held against.
+    """Worst cases, at the same K, of the methods that a design is compared with.
 
     GD, GD tuned, Nesterov, OGM, ITEM; Algorithm 1, and own steps with momentum, each at its best switch.
     """

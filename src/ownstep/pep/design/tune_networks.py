@@ -21,10 +21,11 @@ from scipy.optimize import minimize
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.gossip.peers import Peers
 from ownstep.pep.bound import Bound, check_effort, worst_case
-from ownstep.pep.networks.enclose import Start, upper
+from ownstep.pep.networks.enclose import Question, Start, canonical_question, upper
 from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Kinds
+from ownstep.pep.trace.units import AS_GIVEN
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 
@@ -111,7 +112,7 @@ def tune_network(
     what : ``"step"``, ``"own"``, ``"mixing"`` or ``"both"``: see :data:`NETWORK_WHAT`.
     effort : how many worst cases each descent may compute, in units of :data:`EVALUATIONS`.
     patience : seconds after which the search ends with the best so far; None waits. So does an interrupt (Ctrl-C).
-    progress : told the best value so far and what is being done.
+    progress : called with the best value so far and what is being done.
 
     Raises
     ------
@@ -135,9 +136,8 @@ def tune_network(
     if rounds < 1:
         raise InvalidInput(f"a design needs at least one round, got rounds={rounds}")
     check_effort(effort, patience)
-    question(method, devices, rounds, r0, rstar, metric, network, start, None, "rescale")
-    search = _Search(method, devices, (rounds, r0, rstar, metric), network, start, effort, patience, progress)
-    return search.run(what)
+    asked = question(method, devices, rounds, r0, rstar, metric, network, start, None, "rescale")
+    return _Search(asked, effort, patience, progress).run(what)
 
 
 class _Ended(Exception):
@@ -145,29 +145,32 @@ class _Ended(Exception):
 
 
 class _Search:
-    """The descents, one after the other; the best point is kept whatever ends them."""
+    """The descents, one after the other; the best point is kept whatever ends them.
+
+    Steps and values are in canonical units until they are told: nothing depends on the caller's.
+    """
 
     def __init__(
         self,
-        method: Peers,
-        devices: Devices,
-        setting: tuple[int, float, float, str],
-        network: Spectral,
-        start: Start | None,
+        given: Question,
         effort: float,
         patience: float | None,
         progress: Callable[[float, str], None] | None,
     ) -> None:
-        self.method, self.devices, self.setting = method, devices, setting
-        self.network, self.start, self.progress = network, start, progress
-        self.kinds = Kinds.of(devices)
-        curvature = self.kinds.L * self.kinds.weight * len(devices)
+        assert isinstance(given.method, Peers)
+        assert given.network is not None
+        small = canonical_question(given)
+        self.unit, self.curvature = small.units.metric(given.metric), small.units.curvature
+        self.given, self.asked = given, replace(small, units=AS_GIVEN)
+        self.method, self.network, self.progress = given.method, given.network, progress
+        self.kinds = Kinds.of(small.devices)
+        curvature = self.kinds.L * self.kinds.weight * len(small.devices)
         self.own, self.common = 1 / curvature, 1 / float(curvature.max())
         self.began = time.monotonic()
         self.deadline = self.began + (math.inf if patience is None else patience)
         self.allowed = max(int(effort * EVALUATIONS), 1)
         self.starts: dict[str, tuple[float, float]] = {}
-        self.best: tuple[float, Peers, float] = (math.inf, method, 1.0)
+        self.best: tuple[float, Peers, float] = (math.inf, self.method, 1.0)
         self.evaluations, self.left, self.failure = 0, self.allowed, ""
 
     def run(self, what: str) -> TunedNetwork:
@@ -183,16 +186,22 @@ class _Search:
             stopped = "interrupted"
         value, method, theta = self.best
         if math.isinf(value):
-            raise OwnstepError(f"no worst case could be proved at any start: {self.failure or 'out of patience'}")
-        moved = self.network.lazier(theta)
-        bound = worst_case(method, self.devices, *self.setting, network=moved, start=self.start)
-        seconds = time.monotonic() - self.began
-        found = (self.starts, stopped, self.evaluations, seconds)
+            why = stopped if time.monotonic() > self.deadline else self.failure
+            raise OwnstepError(f"no worst case could be proved at any start: {why}")
+        step = np.asarray(method.step, float) / self.curvature
+        method = replace(method, step=tuple(step.tolist()) if step.ndim else float(step))
+        given = self.given
+        setting = (given.devices, given.rounds, given.r0, given.rstar, given.metric)
+        bound = worst_case(method, *setting, network=self.network.lazier(theta), start=given.start)
+        starts = {name: (self.unit * first, self.unit * last) for name, (first, last) in self.starts.items()}
+        found = (starts, stopped, self.evaluations, time.monotonic() - self.began)
         return TunedNetwork(method, theta, self.network, bound, what, *found)
 
     def _descents(self, what: str) -> None:
         alike = np.full(len(self.kinds), self.common)
         lengths = [(self._try(t * alike, 1.0), t) for t in LENGTHS]
+        if math.isinf(self.best[0]):
+            return  # nothing was proved at any of them
         first = min(lengths)[1] * alike
         self._descend("the best of a few common steps", first, 1.0, own=False, lazy=False)
         best = self._steps()
@@ -215,15 +224,15 @@ class _Search:
 
     def _try(self, steps: Array, theta: float) -> float:
         """A proved bound for these steps; infinite where none was found."""
-        if time.monotonic() > self.deadline and math.isfinite(self.best[0]):
+        if time.monotonic() > self.deadline:
             raise _Ended
         self.evaluations += 1
         one = bool(np.ptp(steps) == 0)
         step = float(steps[0]) if one else tuple(steps[self.kinds.index].tolist())
         method = replace(self.method, step=step)
-        asked = question(method, self.devices, *self.setting, self.network.lazier(theta), self.start, None, "rescale")
+        asked = replace(self.asked, method=method, network=self.network.lazier(theta))
         try:
-            value = upper(asked).proof.bound
+            value = upper(asked, deadline=self.deadline).proof.bound
         except OwnstepError as error:
             self.failure = str(error)
             return math.inf
@@ -245,7 +254,7 @@ class _Search:
             found = self._try(lengths, float(x[-1]) if lazy else 1.0)
             values.append(min(found, values[-1] if values else math.inf))
             if self.progress is not None:
-                self.progress(self.best[0], f"from {name}: {found:.6g}")
+                self.progress(self.unit * self.best[0], f"from {name}: {self.unit * found:.6g}")
             return math.log(found) if 0 < found < math.inf else (1e3 if found else -1e3)
 
         simplex = np.vstack([x0, *(x0 + 0.3 * row for row in np.diag(np.ones(len(x0))))])

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines.participation import Bernoulli, Cohort
-from ownstep.pep.networks.dual import Program
 from ownstep.pep.networks.follow import Follower, Path, answer
 from ownstep.pep.networks.program import Blocks, combine, interpolate, triples
+from ownstep.pep.networks.scaled import Program
 from ownstep.pep.networks.symbols import Frame, Kinds, Shared
 from ownstep.pep.trace.symbolic import NotLinear, explain
 from ownstep.support.errors import InvalidInput
@@ -90,7 +90,7 @@ def pose_mean(asked: Question) -> tuple[Program, Path]:
     from ownstep.pep.networks.enclose import heads_of
 
     devices, tilted = asked.devices, asked.rstar > 0 and asked.tilted
-    kinds = Kinds.of(devices, np.arange(len(devices), dtype=float)[:, None])
+    kinds = Kinds.of(devices, np.arange(len(devices), dtype=float)[:, None], unit=asked.units.curvature)
     frame = Frame(kinds)
     slope = asked.r0 * float(kinds.L.max())
     start = frame.shared(asked.r0)
@@ -98,7 +98,7 @@ def pose_mean(asked: Question) -> tuple[Program, Path]:
     own = frame.stack(asked.r0) if tilted and asked.own else None
     follower = Follower(frame, tilt, slope)
     try:
-        ends = _ends(asked, follower.gradient, asked.method.start(start, devices), asked.rounds)
+        ends = _ends(asked, follower.gradient, asked.method.start(start, asked.told), asked.rounds)
         points = [(p, asked.method.point(state)) for p, state in ends]
     except NotLinear as error:
         raise NotLinear(explain(asked.method, str(error))) from None
@@ -143,9 +143,9 @@ def _merged(points: list[tuple[float, Shared]]) -> list[tuple[float, Shared]]:
 
 def mean_error(asked: Question, instance: NetworkInstance) -> float:
     """The mean metric of the real method on an instance."""
-    state = asked.method.start(instance.x0[0], asked.devices)
+    state, unit = asked.method.start(instance.x0[0], asked.told), asked.units.curvature
     total = 0.0
-    for p, end in _ends(asked, lambda x, _: instance.gradients(x), state, asked.rounds):
+    for p, end in _ends(asked, lambda x, _: unit * instance.gradients(x), state, asked.rounds):
         x = np.asarray(asked.method.point(end))
         if asked.metric == "value":
             total += p * instance.value(x)

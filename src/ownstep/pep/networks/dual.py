@@ -26,7 +26,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ownstep.pep.conditions.assemble import pack, triangle, unpack
-from ownstep.pep.networks.program import Blocks, Interpolation, Mixings, Rows
+from ownstep.pep.networks.program import Interpolation, Rows, in_time
+from ownstep.pep.networks.scaled import Multipliers, Program, Scaled
 from ownstep.pep.solve.sdp import USABLE, quiet
 from ownstep.support.errors import OwnstepError
 
@@ -50,38 +51,6 @@ BROKEN, ROUGHLY_BROKEN = 1e-6, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """A worst case: blocks, conditions, bounds on the start, and the metric.
-
-    Parameters
-    ----------
-    heads : packed rows of the bounded squares, each divided by its bound.
-    head_names : what they bound.
-    target, target_values : the metric over the packed blocks and the values.
-    value_unit : unit of the values.
-    """
-
-    blocks: Blocks
-    interpolation: Interpolation
-    mixings: tuple[Mixings, ...]
-    heads: Array
-    head_names: tuple[str, ...]
-    target: Array
-    target_values: Array
-    value_unit: float
-
-
-@dataclass(frozen=True, eq=False)
-class Multipliers:
-    """tau, lambda, Z and a in the program's own units."""
-
-    heads: Array
-    conditions: Array
-    matrices: tuple[Array, ...]
-    free: tuple[Array, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class Proof:
     """Checked multipliers, and what they prove: the metric is at most ``bound``.
 
@@ -98,66 +67,6 @@ class Proof:
     values: Array
     status: str
     solves: int
-
-
-class _Scaled:
-    """The program in units of its columns, with columns left out that nothing touches."""
-
-    def __init__(self, program: Program, units: list[Array], value_units: Array) -> None:
-        self.program, self.value_units = program, value_units
-        inter = program.interpolation
-        touched = np.abs(inter.rows.blocks).sum(axis=0) + np.abs(program.heads).sum(axis=0) + np.abs(program.target)
-        for mix in program.mixings:
-            touched = touched + np.abs(mix.bounded).sum(axis=0)
-        self.kept, self.units = [], []
-        packed_units, chosen, at = [], [], 0
-        for n, unit in zip(program.blocks.sizes, units, strict=True):
-            diagonal = unpack(np.asarray(touched)[at : at + triangle(n)], n)
-            keep = np.flatnonzero(diagonal.any(axis=1))
-            columns, rows = np.tril_indices(n)
-            inside = np.isin(columns, keep) & np.isin(rows, keep)
-            packed_units.append((unit[columns] * unit[rows])[inside])
-            chosen.append(at + np.flatnonzero(inside))
-            self.kept.append(keep)
-            self.units.append(unit[keep])
-            at += triangle(n)
-        self.scale, self.chosen = np.concatenate(packed_units), np.concatenate(chosen)
-        self.sizes = [len(keep) for keep in self.kept]
-        goal = program.target[self.chosen] * self.scale
-        goal_values = program.target_values * value_units
-        self.size = max(np.abs(goal).max(initial=0), np.abs(goal_values).max(initial=0)) or 1.0
-        self.target, self.target_values = goal / self.size, goal_values / self.size
-        self.heads = self._dense(program.heads)
-        rows_blocks = sp.csr_array(inter.rows.blocks[:, self.chosen] @ sp.diags_array(self.scale))
-        rows_values = sp.csr_array(inter.rows.values @ sp.diags_array(value_units))
-        largest = np.maximum(_largest(rows_blocks), _largest(rows_values))
-        self.row_size = np.where(largest > 0, largest, 1.0)
-        shrink = sp.diags_array(1 / self.row_size)
-        self.conditions, self.values = sp.csr_array(shrink @ rows_blocks), sp.csr_array(shrink @ rows_values)
-        self.bounded, self.symmetric, self.step_sizes = [], [], []
-        for mix in program.mixings:
-            bounded, equal = self._dense(mix.bounded), self._dense(mix.symmetric)
-            t = mix.steps
-            ends = [triangle(j + 1) - 1 for j in range(t)]
-            sizes = np.sqrt(np.maximum(np.abs(bounded[ends]).max(axis=1), 1e-300))
-            columns, rows = np.tril_indices(t)
-            self.bounded.append(bounded / (sizes[columns] * sizes[rows])[:, None])
-            off = columns != rows
-            self.symmetric.append(equal / (sizes[columns] * sizes[rows])[off][:, None])
-            self.step_sizes.append(sizes)
-
-    def _dense(self, rows: Array) -> Array:
-        return np.asarray(rows[:, self.chosen] * self.scale)
-
-    def multipliers(self, heads: Array, conditions: Array, matrices: list[Array], free: list[Array]) -> Multipliers:
-        """From the solver's units to the program's."""
-        out, loose = [], []
-        for Z, a, sizes in zip(matrices, free, self.step_sizes, strict=True):
-            out.append(self.size * Z / np.outer(sizes, sizes))
-            columns, rows = np.tril_indices(len(sizes))
-            off = columns != rows
-            loose.append(self.size * a / (sizes[columns] * sizes[rows])[off])
-        return Multipliers(self.size * heads, self.size * conditions / self.row_size, tuple(out), tuple(loose))
 
 
 def prove(
@@ -227,22 +136,22 @@ def _part(every: Interpolation, chosen: NDArray[np.bool_]) -> Interpolation:
     return Interpolation(every.names, every.pairs[index], every.value, rows)
 
 
-def _rough(program: Program, deadline: float) -> tuple[_Scaled, _Found]:
+def _rough(program: Program, deadline: float) -> tuple[Scaled, _Found]:
     """A first answer, which tells how large every vector gets."""
     count = program.interpolation.count
-    scaled = _Scaled(program, program.blocks.units, np.full(count, program.value_unit))
+    scaled = Scaled(program, program.blocks.units, np.full(count, program.value_unit))
     return scaled, _solve(scaled, 1e-7, 1e-4, deadline)
 
 
 def _prove(
     program: Program, tolerance: float, inside: float | None, deadline: float,
-    known: tuple[_Scaled, _Found] | None = None,
+    known: tuple[Scaled, _Found] | None = None,
 ) -> Proof:  # fmt: skip
     """One program, with all the conditions it has; ``known`` is a first answer that will do for it."""
     scaled, rough = known or _rough(program, deadline)
     failure, before = "", int(known is None)
     for attempt, (smallest, margin) in enumerate(ATTEMPTS if inside is None else [(ATTEMPTS[0][0], inside)]):
-        finer = _Scaled(program, *_sizes(program, scaled, rough, smallest))
+        finer = Scaled(program, *_sizes(program, scaled, rough, smallest))
         try:
             found = _solve(finer, margin, max(tolerance, margin / 10), deadline)
         except OwnstepError as error:
@@ -264,6 +173,7 @@ def _prove(
                 attempt + 1 + before,
             )
         failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {slack:.2g}"
+    in_time(deadline)
     raise OwnstepError(f"the semidefinite solver failed: {failure}")
 
 
@@ -275,7 +185,8 @@ class _Found:
     status: str
 
 
-def _solve(scaled: _Scaled, margin: float, tolerance: float, deadline: float) -> _Found:
+def _solve(scaled: Scaled, margin: float, tolerance: float, deadline: float) -> _Found:
+    in_time(deadline)
     heads, count = len(scaled.heads), scaled.conditions.shape[0]
     steps = [mix.steps for mix in scaled.program.mixings]
     variables = heads + count + sum(triangle(t) for t in steps) + sum(triangle(t - 1) for t in steps)
@@ -319,10 +230,12 @@ def _solve(scaled: _Scaled, margin: float, tolerance: float, deadline: float) ->
     return _read(scaled, answer, steps)
 
 
-def _read(scaled: _Scaled, answer: Any, steps: list[int]) -> _Found:
+def _read(scaled: Scaled, answer: Any, steps: list[int]) -> _Found:
     """The solver's answer, taken apart."""
     heads, count = len(scaled.heads), scaled.conditions.shape[0]
     status = str(answer.status)
+    if status == "MaxTime":
+        raise OwnstepError("time is up (patience), and nothing is proved yet")
     if status not in USABLE:
         raise OwnstepError(f"it stopped without an answer ({status})")
     x, z = np.asarray(answer.x), np.asarray(answer.z)
@@ -344,7 +257,7 @@ def _read(scaled: _Scaled, answer: Any, steps: list[int]) -> _Found:
     return _Found(dual, grams, values, status)
 
 
-def _sizes(program: Program, scaled: _Scaled, found: _Found, smallest: float) -> tuple[list[Array], Array]:
+def _sizes(program: Program, scaled: Scaled, found: _Found, smallest: float) -> tuple[list[Array], Array]:
     """Units for the second solve: how large the first one found every vector and value."""
     units, reached = [], [np.sqrt(np.maximum(np.diag(gram), 0.0)) for gram in found.grams]
     least = smallest * max((size.max(initial=0) for size in reached), default=0.0)
@@ -356,7 +269,7 @@ def _sizes(program: Program, scaled: _Scaled, found: _Found, smallest: float) ->
     return units, scaled.value_units * np.maximum(values, smallest**2 * max(values.max(initial=0), 1e-12))
 
 
-def _cancel(scaled: _Scaled, multipliers: Array) -> Array:
+def _cancel(scaled: Scaled, multipliers: Array) -> Array:
     """Put what is left of each value onto its condition with x*, which is triple 0."""
     inter, out = scaled.program.interpolation, multipliers.copy()
     left = scaled.target_values - scaled.values.T @ multipliers
@@ -369,7 +282,7 @@ def _cancel(scaled: _Scaled, multipliers: Array) -> Array:
     return out
 
 
-def _slacks(scaled: _Scaled, heads: Array, conditions: Array, matrices: list[Array], free: list[Array]) -> list[float]:
+def _slacks(scaled: Scaled, heads: Array, conditions: Array, matrices: list[Array], free: list[Array]) -> list[float]:
     """Smallest eigenvalues of every S and every Z."""
     total = heads @ scaled.heads + scaled.conditions.T @ conditions - scaled.target
     for Z, a, bounded, equal in zip(matrices, free, scaled.bounded, scaled.symmetric, strict=True):
@@ -383,7 +296,7 @@ def _slacks(scaled: _Scaled, heads: Array, conditions: Array, matrices: list[Arr
     return found
 
 
-def _full(program: Program, scaled: _Scaled, found: _Found) -> list[Array]:
+def _full(program: Program, scaled: Scaled, found: _Found) -> list[Array]:
     """The solver's Gram blocks in the program's units, with the columns that were left out."""
     out = []
     for n, keep, unit, gram in zip(program.blocks.sizes, scaled.kept, scaled.units, found.grams, strict=True):
@@ -391,9 +304,3 @@ def _full(program: Program, scaled: _Scaled, found: _Found) -> list[Array]:
         full[np.ix_(keep, keep)] = gram * np.outer(unit, unit)
         out.append(full)
     return out
-
-
-def _largest(rows: sp.csr_array) -> Array:
-    if not all(rows.shape):
-        return np.zeros(rows.shape[0])
-    return np.asarray(abs(rows).max(axis=1).toarray()).ravel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.methods.base import Method
-from ownstep.pep.networks.dual import MANY, Program, Proof, prove
+from ownstep.pep.networks.dual import MANY, Proof, prove
 from ownstep.pep.networks.follow import Evaluation, Path, by_kind, follow
-from ownstep.pep.networks.program import Blocks, Form, combine, interpolate, mixings, triples
+from ownstep.pep.networks.program import Blocks, Form, combine, in_time, interpolate, mixings, triples
+from ownstep.pep.networks.scaled import Program
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Kinds, Shared
+from ownstep.pep.trace.units import AS_GIVEN, Units, measured, units_of
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 
@@ -67,7 +69,11 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Everything a worst case depends on."""
+    """Everything a worst case depends on; all but the method is in ``units`` of the caller's.
+
+    The method keeps its own numbers, so it is told devices, and gradients, in the caller's unit of curvature. Lengths
+    need no such care: a linear method scales with its start.
+    """
 
     method: Method
     devices: Devices
@@ -80,6 +86,12 @@ class Question:
     schedule: NDArray[np.bool_] | None = None
     missing: str | None = None
     chance: Bernoulli | Cohort | None = None
+    units: Units = AS_GIVEN
+
+    @property
+    def told(self) -> Devices:
+        """The devices as the method knows them."""
+        return measured(self.devices, self.units.curvature)
 
     @property
     def tilted(self) -> bool:
@@ -95,6 +107,26 @@ class Question:
     def own(self) -> bool:
         """Do the devices' own minimisers matter?"""
         return 0 < self.rstar < math.inf
+
+
+def canonical_question(asked: Question) -> Question:
+    """The same question in canonical units; every number but the method's is moved by powers of two."""
+    units = units_of(asked.devices.L, asked.r0, asked.rstar, asked.metric)
+    return _moved(asked, 1 / units.curvature, 1 / units.length, units)
+
+
+def callers_question(asked: Question) -> Question:
+    """The same question in the caller's units, as it was asked."""
+    return _moved(asked, asked.units.curvature, asked.units.length, AS_GIVEN)
+
+
+def _moved(asked: Question, a: float, b: float, units: Units) -> Question:
+    """Curvature a times and lengths b times as large."""
+    start = asked.start
+    bounds = {name: getattr(start, name) for name in ("gradients", "trackers")}
+    fresh: Any = {name: None if bound is None else a * b * bound for name, bound in bounds.items()}
+    moved = replace(asked, devices=measured(asked.devices, a), start=replace(start, **fresh), units=units)
+    return replace(moved, r0=b * asked.r0, rstar=b * asked.rstar)
 
 
 def check_question(asked: Question) -> None:
@@ -117,14 +149,18 @@ def check_question(asked: Question) -> None:
         raise InvalidInput("absent devices change the mixing matrix: a schedule is for methods with a server")
 
 
-def pose(asked: Question, factor: float | None = None, marked: int | None = None) -> tuple[Program, Path]:
+def pose(
+    asked: Question, factor: float | None = None, marked: int | None = None, deadline: float = math.inf
+) -> tuple[Program, Path]:
     """The program of a question.
 
     Parameters
     ----------
     factor : lambda of the one matrix lambda I + (1 - lambda) 11'/N in place of the class.
     marked : the device judged, for the worst-device metrics.
+    deadline : when to give up, in seconds of ``time.monotonic``.
     """
+    in_time(deadline)
     marks = None if asked.schedule is None else asked.schedule.T.astype(float)
     if marked is not None:
         mine = (np.arange(len(asked.devices)) == marked).astype(float)[:, None]
@@ -132,7 +168,8 @@ def pose(asked: Question, factor: float | None = None, marked: int | None = None
     network = asked.network
     if network is not None and network.lo == network.hi:
         factor = network.hi  # one eigenvalue, one matrix
-    kinds = Kinds.of(asked.devices, marks, any_number=network is not None and network.any_number)
+    unit = asked.units.curvature
+    kinds = Kinds.of(asked.devices, marks, any_number=network is not None and network.any_number, unit=unit)
     tilted = asked.rstar > 0 and asked.tilted
     path = follow(
         asked.method,
@@ -153,6 +190,7 @@ def pose(asked: Question, factor: float | None = None, marked: int | None = None
         raise InvalidInput("a bound on the first gradients needs a first round")
     blocks = Blocks(path.frame)
     names, found = triples(blocks, path.follower.evaluations, path.own, path.tilt)
+    in_time(deadline)
     inter = interpolate(blocks, names, found)
     heads, head_names = heads_of(asked, path, blocks)
     target, target_values = _target(asked, path, blocks, inter.value, final, judged)
@@ -160,7 +198,7 @@ def pose(asked: Question, factor: float | None = None, marked: int | None = None
     program = Program(
         blocks,
         inter,
-        tuple(mixings(blocks, path.steps, lo, hi)),
+        tuple(mixings(blocks, path.steps, lo, hi, deadline)),
         blocks.packed(heads),
         head_names,
         blocks.packed([target])[0],
@@ -272,7 +310,7 @@ def upper(
         program, path = pose_mean(asked)
         return Upper(prove(program, inside=inside, deadline=deadline), program, path, None)
     if not asked.metric.endswith("_worst"):
-        program, path = pose(asked, factor)
+        program, path = pose(asked, factor, deadline=deadline)
         likely, worst = ends(asked, program, deadline) if factor is None and inside is None else (None, 0.0)
         proof = prove(program, inside=inside, deadline=deadline, likely=likely, enough=(1 + NEAR) * worst)
         return Upper(proof, program, path, None)
@@ -280,7 +318,7 @@ def upper(
     found = []
     for c in range(len(kinds)):
         marked = int(np.argmax(kinds.index == c))
-        program, path = pose(asked, factor, marked)
+        program, path = pose(asked, factor, marked, deadline)
         found.append(Upper(prove(program, inside=inside, deadline=deadline), program, path, marked))
     return max(found, key=lambda one: one.proof.bound)
 
@@ -296,7 +334,7 @@ def ends(asked: Question, program: Program, deadline: float) -> tuple[NDArray[np
     matter, worst = np.zeros(len(pairs), bool), 0.0
     for factor in (network.lo, network.hi):
         try:
-            given = pose(asked, factor)[0]
+            given = pose(asked, factor, deadline=deadline)[0]
             found = prove(given, inside=1e-8, deadline=deadline)
         except OwnstepError:
             continue

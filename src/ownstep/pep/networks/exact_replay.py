@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.pep.networks.follow import answer, on_any_network
+from ownstep.pep.trace.units import measured
 
 if TYPE_CHECKING:
     from ownstep.pep.networks.enclose import Question
@@ -164,7 +165,7 @@ class _Run:
         for j, at in enumerate(self.seen[-1]):  # who is asked twice at one point answers the same
             rows[j] = self.known[j].setdefault(tuple(map(_fraction, at)), rows[j])
         self.slopes.append(rows)
-        return np.asarray(rows[self.of])
+        return np.asarray((self.asked.units.curvature * rows)[self.of])  # a power of two: nothing is rounded
 
     def error(self) -> Fraction:
         """The metric reached."""
@@ -175,7 +176,7 @@ class _Run:
             method = on_any_network(method, asked.network, self._matrix(), len(self.of))
         x0 = dyadic(self.scale * instance.x0)
         same = asked.start.points == "same"
-        state = method.start(x0[0] if same else x0, self.devices)
+        state = method.start(x0[0] if same else x0, measured(self.devices, asked.units.curvature))
         points, stack = [method.point(state)], method.ask(state).x
         for k in range(asked.rounds):
             here = None if asked.schedule is None else asked.schedule[k]

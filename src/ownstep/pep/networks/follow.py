@@ -16,6 +16,7 @@ from ownstep.methods.local_work import LocalWork
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Agents, AnyMixing, Averaging, Frame, Kinds, Shared
 from ownstep.pep.trace.symbolic import LossValue, NotLinear, explain
+from ownstep.pep.trace.units import measured
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -47,13 +48,13 @@ class Follower:
     evaluations: list[Evaluation] = field(default_factory=list)
 
     def gradient(self, x: Agents | Shared, name: str) -> Agents:
-        """Grad f_i at device i's point: a new stack v + mu x + tilt."""
+        """Grad f_i at device i's point, in the method's units: a new stack v + mu x + tilt, times these."""
         kinds = self.frame.kinds
         points = x.spread() if isinstance(x, Shared) else x
         v = self.frame.stack(self.slope, kinds.mu < kinds.L)
         self.evaluations.append(Evaluation(name, points, v))
         slope: Agents = v + by_kind(kinds.mu, points)
-        return slope if self.tilt is None else slope + self.tilt
+        return kinds.unit * (slope if self.tilt is None else slope + self.tilt)
 
 
 def answer(
@@ -161,6 +162,7 @@ def follow(
 
     Parameters
     ----------
+    devices, kinds : in one unit of curvature, and the method counts in that of ``kinds``.
     factor : lambda of the one matrix lambda I + (1 - lambda) 11'/N in place of the class.
     apart : every device starts at a point of its own.
     tilted, own : the devices' gradients at x* may differ; their own minimisers matter.
@@ -177,7 +179,7 @@ def follow(
     try:
         if network is not None:
             method = on_any_network(method, network, averaging, len(devices))
-        state = method.start(start, devices)
+        state = method.start(start, measured(devices, kinds.unit))
         points, stacks = [_point(method, state)], [_stack(method, state)]
         for k in range(rounds):
             averaging.round = k

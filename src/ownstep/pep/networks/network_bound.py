@@ -15,9 +15,17 @@ from ownstep.methods.base import Method
 from ownstep.pep.bound import Bound
 from ownstep.pep.conditions.classes import check
 from ownstep.pep.networks.chance import check_chance
-from ownstep.pep.networks.enclose import NETWORK_METRICS, Question, Start, Upper, check_question, upper
+from ownstep.pep.networks.enclose import (
+    NETWORK_METRICS,
+    Question,
+    Start,
+    Upper,
+    canonical_question,
+    check_question,
+    upper,
+)
 from ownstep.pep.networks.follow import check_schedule
-from ownstep.pep.networks.replay import NetworkInstance, replay
+from ownstep.pep.networks.replay import NetworkInstance, carried, replay
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified
@@ -51,7 +59,8 @@ class NetworkBound(Bound):
     def certificate(self) -> Certificate:
         """The proof of ``upper``: multipliers by name."""
         assert self._found is not None
-        return _certificate(self._found, self.metric)
+        assert self._asked is not None
+        return _certificate(self._found, self.upper, self._asked)
 
     def certify(self, path: str | Path | None = None) -> Certified:
         """The proof of ``upper`` in rational numbers, checked exactly; written as json to ``path`` when given one."""
@@ -103,9 +112,13 @@ def question(
 def enclose(
     asked: Question, tolerance: float = 1e-5, effort: float = 1.0, patience: float | None = None
 ) -> NetworkBound:
-    """The worst case of a question, enclosed; ``effort`` counts the matrices to look for an instance with, 5 for 1."""
+    """The worst case of a question, enclosed; ``effort`` counts the matrices to look for an instance with, 5 for 1.
+
+    It is found in canonical units, and carried back.
+    """
     began = time.perf_counter()
     deadline = math.inf if patience is None else time.monotonic() + patience
+    given, asked = asked, canonical_question(asked)
     found = upper(asked, deadline=deadline)
     best: NetworkInstance | None = None
     where: float | None = None
@@ -125,8 +138,10 @@ def enclose(
     words = f"enclosed to a relative {gap:.1e}"
     if best is not None and best.exact:
         words += "; the instance is checked in exact arithmetic"
-        if not lower and bound > 0:
-            words = "the lower end is withdrawn: no instance found survives exact arithmetic; the upper end stands"
+    if not lower and bound > 0:
+        why = "no instance found survives exact arithmetic" if time.monotonic() < deadline else "time is up (patience)"
+        words = f"the lower end is withdrawn: {why}; the upper end stands"
+    unit = asked.units.metric(asked.metric)
     if asked.network is not None and where is not None and lower:
         words += f"; the lower end is reached with W = a I + (1 - a) 11'/N, a = {where:g}"
         if gap > tolerance:
@@ -137,12 +152,12 @@ def enclose(
         words += f"; the mean over all schedules of {asked.chance!r}"
     words += f"; solver: {found.proof.status}; the proof's slack is positive ({found.proof.slack:.1e} at least)"
     return NetworkBound(
-        lower=lower,
-        upper=bound,
-        metric=asked.metric,
-        rounds=asked.rounds,
-        r0=asked.r0,
-        rstar=asked.rstar,
+        lower=unit * lower,
+        upper=unit * bound,
+        metric=given.metric,
+        rounds=given.rounds,
+        r0=given.r0,
+        rstar=given.rstar,
         status=words,
         solves=solves,
         conditions=len(found.program.interpolation.pairs),
@@ -151,7 +166,7 @@ def enclose(
         factor=where,
         _found=found,
         _asked=asked,
-        _example=best,
+        _example=None if best is None else carried(best, asked.units, asked.metric),
     )
 
 
@@ -185,9 +200,9 @@ def factors(asked: Question) -> list[float | None]:
     return [network.hi, network.lo, *np.linspace(network.lo, network.hi, 5)[1:-1].tolist()]
 
 
-def _certificate(found: Upper, metric: str) -> Certificate:
+def _certificate(found: Upper, bound: float, asked: Question) -> Certificate:
     program, proof = found.program, found.proof
-    inter, m = program.interpolation, proof.multipliers
+    inter, m = program.interpolation, proof.multipliers.carried(asked.units, asked.metric)
     named: dict[str, float] = {}
     for (c, p, q), factor in zip(inter.pairs, m.conditions, strict=True):
         if factor > 0:
@@ -195,5 +210,5 @@ def _certificate(found: Upper, metric: str) -> Certificate:
     for g, Z in enumerate(m.matrices):
         named |= {f"W {g}: spectral condition {k}, {k}": float(Z[k, k]) for k in range(len(Z))}
     radii: dict[str, Any] = dict(zip(program.head_names, map(float, m.heads), strict=True))
-    statement = f"{NETWORK_METRICS[metric].split(',')[0]} <= {proof.bound:.9g}"
-    return Certificate(proof.bound, radii, named, proof.slack, 0.0, statement)
+    statement = f"{NETWORK_METRICS[asked.metric].split(',')[0]} <= {bound:.9g}"
+    return Certificate(bound, radii, named, proof.slack, 0.0, statement)

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ownstep.pep.networks.enclose import Question, Upper
+from ownstep.methods.base import Method
+from ownstep.pep.networks.enclose import Question, Upper, callers_question
 from ownstep.pep.networks.follow import follow
+from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Agents, Kinds, Shared
-from ownstep.pep.proof.certify import Certified, rational, rounded_up
-from ownstep.pep.proof.check_network import check
+from ownstep.pep.proof.certify import LONGEST_NAME, Certified, called, rational
+from ownstep.pep.proof.check_network import FORMAT, check, describe, digest
+from ownstep.pep.trace.units import Units
 from ownstep.support.errors import OwnstepError
 from ownstep.support.files import write_atomically
 
 CLOSE = 1e-9
 """So far a sum of coefficients that make a whole number may have been rounded away from it."""
 
-WHAT = {
-    "value": "f(x) - f(x*) at the last point",
-    "distance": "||x - x*||^2 at the last point",
-    "gradient": "||grad f(x)||^2 at the last point",
-    "value_average": "f(x) - f(x*) at the mean of the points",
-    "distance_average": "||x - x*||^2 at the mean of the points",
-    "distance_devices": "1/N sum_i ||x_i - x*||^2 at the end",
-    "consensus": "1/N sum_i ||x_i - mean||^2 at the end",
-}
-
 DUST = 1e-13
 """Coefficients this much smaller than their vector's largest are what is left of a cancellation."""
 
 
 def certify_network(asked: Question, found: Upper, lower: float, path: str | Path | None = None) -> Certified:
-    """Make the proof exact, have it checked, and write it to ``path`` when given one.
+    """Make the proof exact, in the caller's units, have it checked, and write it to ``path`` when given one.
 
     Raises
     ------
@@ -46,12 +40,12 @@ def certify_network(asked: Question, found: Upper, lower: float, path: str | Pat
         raise OwnstepError("the worst device has no rational certificate: each device would need one of its own")
     if asked.schedule is not None or asked.chance is not None:
         raise OwnstepError("worst cases with absent devices have no rational certificate")
-    certificate = _exact(asked, found)
+    certificate = _exact(callers_question(asked), found, asked.units)
     try:
         bound = check(certificate)
     except ValueError as why:
         raise OwnstepError(f"the bound does not survive exact arithmetic: {why}") from None
-    return Certified(lower, bound, certificate, write_certificate(certificate, path), describe_network(certificate))
+    return Certified(lower, bound, certificate, write_certificate(certificate, path), describe(certificate))
 
 
 def write_certificate(certificate: dict[str, Any], path: str | Path | None) -> Path | None:
@@ -67,21 +61,50 @@ def write_certificate(certificate: dict[str, Any], path: str | Path | None) -> P
     return target
 
 
-def describe_network(certificate: dict[str, Any]) -> str:
-    """What a certificate states, in one sentence."""
-    s = certificate["statement"]
-    metric = WHAT[s["metric"]]
-    kinds = "; ".join(f"{d['count']} x F(mu={d['mu']}, L={d['L']}), weight {d['weight']}" for d in s["devices"])
-    where = "" if s["network"] is None else " over all networks with eigenvalues in [{lo}, {hi}]".format(**s["network"])
-    bound = rounded_up(Fraction(certificate["bound"]))
-    radii = f"||x0-x*|| <= {s['start']['r0']}, ||x_i*-x*|| <= {s['start']['rstar']}"
-    return f"{metric} <= {bound:.12g} after the steps stated{where}, for all f_i in [{kinds}], {radii}"
+def restate_network(asked: Question) -> dict[str, Any]:
+    """The statement that a certificate of this worst case makes, from the method itself; nothing is solved."""
+    any_number = asked.network is not None and asked.network.any_number
+    return _statement(asked, Kinds.of(asked.devices, any_number=any_number))
 
 
-def _exact(asked: Question, found: Upper) -> dict[str, Any]:
-    """The statement, and multipliers for which the values cancel exactly."""
-    statement = _statement(asked, found)
-    inter, m = found.program.interpolation, found.proof.multipliers
+def differences_of(proved: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    """In what two statements over networks, or two of rates, differ, in words; what methods are called is no matter."""
+    found = []
+    parts = [(proved, asked), (proved.get("start", {}), asked.get("start", {}))]
+    for one, other in parts:
+        for name in ("metric", "network", "any_number", "each_round", "points", "r0", "rstar", "gradients", "trackers"):
+            mine, theirs = one.get(name), other.get(name)
+            if not isinstance(mine, list) and mine != theirs:
+                found.append(f"{name} is {_plainly(mine)} in the proof, {_plainly(theirs)} was asked")
+    rounds = [len(s["points"]) - 1 for s in (proved, asked) if "points" in s]
+    if len({*rounds}) > 1:
+        found.append(f"the proof has {rounds[0]} rounds, {rounds[1]} were asked")
+    for name in ("L", "mu", "weight"):
+        if (mine := _listed(proved, name)) != (theirs := _listed(asked, name)):
+            found.append(f"{name} by number of devices is {mine} in the proof, {theirs} was asked")
+    if not found and proved["method"]["digest"] != asked["method"]["digest"]:
+        found.append("the method takes other steps, or its kinds of devices come in another order")
+    return found
+
+
+def _plainly(entry: Any) -> str:
+    return "[{lo}, {hi}]".format(**entry) if isinstance(entry, dict) else str(entry)
+
+
+def _listed(statement: dict[str, Any], name: str) -> dict[str, int]:
+    """How many devices have this entry."""
+    found: dict[str, int] = {}
+    for device in statement["devices"]:
+        found[device[name]] = found.get(device[name], 0) + device["count"]
+    return dict(sorted(found.items()))
+
+
+def _exact(asked: Question, found: Upper, units: Units) -> dict[str, Any]:
+    """The statement, and multipliers for which the values cancel exactly; ``found`` is in ``units``, all else not."""
+    statement = _statement(asked, found.program.blocks.kinds.carried())
+    if sum(step["do"] == "mix" for step in statement["steps"]) != len(found.path.steps):
+        raise OwnstepError("this method has no rational certificate: its averages are known in part")
+    inter, m = found.program.interpolation, found.proof.multipliers.carried(units, asked.metric)
     order = [j for j, step in enumerate(statement["steps"]) if step["do"] == "gradient"]
     names: list[Any] = ["*", *order]
     if "K" in inter.names:
@@ -100,7 +123,7 @@ def _exact(asked: Question, found: Upper) -> dict[str, Any]:
         numbers = iter(a)
         free.append([[str(Fraction(float(next(numbers)))) for _ in range(j)] for j in range(len(Z))])
     return {
-        "format": "ownstep network certificate 1",
+        "format": FORMAT,
         "statement": statement,
         "bound": str(bound),
         "multipliers": {
@@ -143,11 +166,9 @@ def _cancel(statement: dict[str, Any], found: Upper, multipliers: dict[tuple[int
             multipliers[pair] = multipliers.get(pair, Fraction(0)) + abs(rest)
 
 
-def _statement(asked: Question, found: Upper) -> dict[str, Any]:
-    """Devices by kind, and the method as what its devices do, over atoms."""
-    kinds, network, start = found.program.blocks.kinds, asked.network, asked.start
-    count = len(kinds)
-    raw = raw_kinds(kinds)
+def _statement(asked: Question, kinds: Kinds) -> dict[str, Any]:
+    """Devices by kind, and the method as what its devices do, over atoms; all in the caller's units."""
+    network, start, count, raw = asked.network, asked.start, len(kinds), raw_kinds(kinds)
     factor = network.hi if network is not None and network.lo == network.hi else None
     apart_at_first = start.points != "same"
     options: Any = {"network": network, "factor": factor, "apart": apart_at_first, "raw": True}
@@ -158,8 +179,6 @@ def _statement(asked: Question, found: Upper) -> dict[str, Any]:
     for group, x, y in path.steps:
         steps.append((first_column(y), "mix", x, group, y))
     steps.sort(key=lambda step: step[0])
-    if sum(step[1] == "mix" for step in steps) != len(found.path.steps):
-        raise OwnstepError("this method has no rational certificate: its averages are known in part")
     columns: dict[int, tuple[int, int]] = {}
     apart: dict[int, int] = {}
     same = start.points == "same"
@@ -179,8 +198,14 @@ def _statement(asked: Question, found: Upper) -> dict[str, Any]:
         shifts.append(0.0 if do == "gradient" else move)
     ends = {"lo": str(rational(network.lo)), "hi": str(rational(network.hi))} if network is not None else None
     held = path.stacks[-1]
+    does = {
+        "steps": written,
+        "points": [write(point.spread())[0] for point in path.points],
+        "stack": None if held is None else write(held)[0],
+    }
     return {
         "devices": written_devices(kinds),
+        "method": {"name": called_on(asked.method, network), "digest": digest(does)},
         "any_number": network is not None and network.any_number,
         "network": ends,
         "start": {
@@ -191,10 +216,17 @@ def _statement(asked: Question, found: Upper) -> dict[str, Any]:
             "trackers": None if start.trackers is None else str(rational(start.trackers)),
         },
         "metric": asked.metric,
-        "steps": written,
-        "points": [write(point.spread())[0] for point in path.points],
-        "stack": None if held is None else write(held)[0],
+        **does,
     }
+
+
+def called_on(method: Method, network: Spectral | None) -> str:
+    """What to call a method; over a class of networks its graph is none of them, and is left out."""
+    if network is None:
+        return called(method)
+    kept = [part.name for part in fields(method) if part.name not in ("graph", "rule")]  # type: ignore[arg-type]
+    shown = f"{type(method).__name__}({', '.join(f'{name}={getattr(method, name)!r}' for name in kept)})"
+    return shown if len(shown) <= LONGEST_NAME else type(method).__name__
 
 
 def written_devices(kinds: Kinds) -> list[dict[str, Any]]:
@@ -210,9 +242,9 @@ def written_devices(kinds: Kinds) -> list[dict[str, Any]]:
 
 
 def raw_kinds(kinds: Kinds) -> Kinds:
-    """The same devices with gradients of which nothing is known, every kind with members that may differ."""
+    """The same devices with gradients of which only the size is known, every kind with members that may differ."""
     count = len(kinds)
-    return Kinds(kinds.index, kinds.counts, kinds.weight, np.zeros(count), np.ones(count), np.ones(count, bool))
+    return Kinds(kinds.index, kinds.counts, kinds.weight, np.zeros(count), kinds.L, np.ones(count, bool))
 
 
 def first_column(x: Agents) -> int:
@@ -239,7 +271,10 @@ class Writer:
         """The vector, and by how much it moves: a whole number, made exact where rounding left it next to one."""
         stack = x.spread() if isinstance(x, Shared) else x
         means, differences = stack.mean_rows, stack.difference
-        least = DUST * max(float(np.abs(means).max(initial=0)), float(np.abs(differences).max(initial=0)))
+        units = np.array(stack.frame.units[: means.shape[1]])
+        own_units = np.array(stack.frame.difference_units[: differences.shape[1]])
+        sizes = [np.abs(means) * units, np.abs(differences) * own_units]
+        least = DUST * max(float(size.max(initial=0)) for size in sizes)
         out, moves = [], []
         for c in range(self.kinds):
             rest = {column: float(v) for column, v in enumerate(means[c]) if v}
@@ -248,9 +283,10 @@ class Writer:
                 value, atom = float(differences[c, j]), self.apart[j]
                 column = self.place[atom, c]
                 rest[column] = rest.get(column, 0.0) - value
-                if abs(value) > least:
+                if sizes[1][c, j] > least:
                     own[atom] = rational(value)
-            shared = {self.columns[at]: rational(v) for at, v in sorted(rest.items()) if abs(v) > least}
+            kept = [(at, v) for at, v in sorted(rest.items()) if abs(v) * stack.frame.units[at] > least]
+            shared = {self.columns[at]: rational(v) for at, v in kept}
             moves.append(self._settle(own, shared))
             out.append(
                 {

@@ -12,6 +12,8 @@ mixing steps.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,11 +24,18 @@ from numpy.typing import NDArray
 from ownstep.pep.conditions.assemble import pack, quadratics, triangle
 from ownstep.pep.networks.follow import Evaluation
 from ownstep.pep.networks.symbols import Agents, Frame, Shared, padded
+from ownstep.support.errors import OwnstepError
 
 Array = NDArray[np.float64]
 
 Form = list[Array]
 """A quadratic form: one symmetric matrix per block."""
+
+
+def in_time(deadline: float) -> None:
+    """Stop where a deadline, in seconds of ``time.monotonic``, has passed."""
+    if time.monotonic() > deadline:
+        raise OwnstepError("time is up (patience), and nothing is proved yet")
 
 
 class Blocks:
@@ -197,7 +206,9 @@ class Mixings:
     symmetric: Array
 
 
-def mixings(blocks: Blocks, steps: Sequence[tuple[int, Agents, Agents]], lo: float, hi: float) -> list[Mixings]:
+def mixings(
+    blocks: Blocks, steps: Sequence[tuple[int, Agents, Agents]], lo: float, hi: float, deadline: float = math.inf
+) -> list[Mixings]:
     """The spectral conditions, one set for each matrix."""
     found = []
     for group in sorted({g for g, _, _ in steps}):
@@ -205,6 +216,7 @@ def mixings(blocks: Blocks, steps: Sequence[tuple[int, Agents, Agents]], lo: flo
         below, above = [y - lo * x for x, y in mine], [y - hi * x for x, y in mine]
         bounded, equal = [], []
         for j in range(len(mine)):
+            in_time(deadline)
             for i in range(j + 1):
                 entry = combine(
                     [blocks.deviation(below[i], above[j]), blocks.deviation(below[j], above[i])], [0.5, 0.5]

@@ -19,6 +19,7 @@ from ownstep.pep.networks.exact_replay import Data, exact_error
 from ownstep.pep.networks.follow import Evaluation, answer, on_any_network
 from ownstep.pep.networks.symbols import Agents
 from ownstep.pep.solve.interpolant import Interpolant
+from ownstep.pep.trace.units import Units, measured
 from ownstep.plan import Devices
 
 Array = NDArray[np.float64]
@@ -62,6 +63,14 @@ class NetworkInstance:
         return float(self.devices.weights @ at[self.of])
 
 
+def carried(found: NetworkInstance, units: Units, metric: str) -> NetworkInstance:
+    """An instance in the caller's units."""
+    a, b = units.curvature, units.length
+    losses = tuple(Interpolant(b * h.x, a * b * h.g, a * b**2 * h.f, a * h.mu, a * h.L) for h in found.losses)
+    moved = replace(found, losses=losses, tilts=a * b * found.tilts, x0=b * found.x0, data=None)
+    return replace(moved, error=units.metric(metric) * found.error, devices=measured(found.devices, a))
+
+
 def replay(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
     """Recover functions from the solver's Gram blocks, and run the method on them; in exact numbers where it can be."""
     instance = recover(asked, found, factor)
@@ -75,13 +84,14 @@ def replay(asked: Question, found: Upper, factor: float | None) -> NetworkInstan
 
 def recover(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
     """Functions, a start and a matrix behind the solver's Gram blocks; its error is not known yet."""
-    kinds, devices = found.program.blocks.kinds, asked.devices
+    blocks, devices = found.program.blocks, asked.devices
+    kinds = blocks.kinds
     index, directions = kinds.index, _directions(kinds.counts, kinds.index)
     if asked.network is not None and asked.network.any_number and (kinds.counts < 2).any():
         index, directions = np.tile(index, 2), np.repeat([[1.0, 0.0], [-1.0, 0.0]], len(index), axis=0)
         double = [np.tile(a, 2) for a in (devices.weights / 2, devices.L, devices.mu)]
         devices = Devices(double[0], double[1], double[2])
-    frames = [_vectors(gram) for gram in found.proof.grams]
+    frames = [_vectors(gram, unit) for gram, unit in zip(found.proof.grams, blocks.units, strict=True)]
     space = _Space(found, frames)
     labels = np.column_stack([index, np.round(directions, 9)]) + 0.0
     _, first, of = np.unique(labels, axis=0, return_index=True, return_inverse=True)
@@ -176,16 +186,18 @@ class _Space:
 def _run(asked: Question, instance: NetworkInstance, marked: int | None) -> float:
     """The metric after the real method's run."""
     method: Any = asked.method
-    devices = instance.devices
+    devices, unit = instance.devices, asked.units.curvature
     if asked.network is not None:
         assert instance.W is not None
         method = on_any_network(method, asked.network, instance.W, len(devices))
     same = asked.start.points == "same"
-    state = method.start(instance.x0[0] if same else instance.x0, devices)
+    state = method.start(instance.x0[0] if same else instance.x0, measured(devices, unit))
     points, stack = [np.asarray(method.point(state))], method.ask(state).x
     for k in range(asked.rounds):
         here = None if asked.schedule is None else asked.schedule[k]
-        told = answer(method.ask(state), lambda x, _: instance.gradients(x), devices.weights, here, asked.missing)
+        told = answer(
+            method.ask(state), lambda x, _: unit * instance.gradients(x), devices.weights, here, asked.missing
+        )
         state = method.tell(state, told)
         points.append(np.asarray(method.point(state)))
         stack = method.ask(state).x
@@ -214,11 +226,11 @@ def settle_on(asked: Question, instance: NetworkInstance) -> float:
     return _run(asked, instance, None) * instance.scale**2
 
 
-def _vectors(gram: Array) -> Array:
-    """Columns whose Gram matrix this is, as few rows as it takes."""
-    values, vectors = np.linalg.eigh(gram)
+def _vectors(gram: Array, unit: Array) -> Array:
+    """Columns whose Gram matrix this is, as few rows as it takes; each counts in its own unit."""
+    values, vectors = np.linalg.eigh(gram / np.outer(unit, unit))
     kept = values > 1e-14 * max(values[-1] if len(values) else 0.0, 0.0)
-    return np.asarray(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
+    return np.asarray(np.sqrt(values[kept])[:, None] * vectors[:, kept].T * unit)
 
 
 def _directions(counts: NDArray[np.int64], index: NDArray[np.int64]) -> Array:

@@ -11,7 +11,7 @@ So a stack of one vector per device is stored as one row per kind over the *mean
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -39,6 +39,8 @@ class Kinds:
     counts : members of each kind.
     weight, mu, L : of a single member.
     twins : whether members may differ from their kind's mean.
+    unit : what one unit of curvature stands for where the method counts, see :mod:`ownstep.pep.trace.units`. Gradients
+        are told to the method so many times as large as they are here.
     """
 
     index: NDArray[np.int64]
@@ -47,6 +49,7 @@ class Kinds:
     mu: Array
     L: Array
     twins: NDArray[np.bool_]
+    unit: float = 1.0
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -62,7 +65,9 @@ class Kinds:
         return np.asarray(self.counts * self.weight)
 
     @classmethod
-    def of(cls, devices: Devices, marks: NDArray[Any] | None = None, *, any_number: bool = False) -> Kinds:
+    def of(
+        cls, devices: Devices, marks: NDArray[Any] | None = None, *, any_number: bool = False, unit: float = 1.0
+    ) -> Kinds:
         """Devices with the same weight, mu, L (and mark) are of one kind; kinds in order of their first member."""
         rows = np.column_stack([devices.weights, devices.mu, devices.L])
         if marks is not None:
@@ -72,7 +77,11 @@ class Kinds:
         first = [int(np.flatnonzero(index == c)[0]) for c in range(len(found))]
         counts = np.bincount(index)
         twins = (counts > 1) | any_number
-        return cls(index, counts, devices.weights[first], devices.mu[first], devices.L[first], twins)
+        return cls(index, counts, devices.weights[first], devices.mu[first], devices.L[first], twins, unit)
+
+    def carried(self) -> Kinds:
+        """The same kinds in the method's own units."""
+        return replace(self, mu=self.unit * self.mu, L=self.unit * self.L, unit=1.0)
 
     def by_kind(self, numbers: Array) -> Array:
         """One number per device, as one per kind."""
@@ -254,10 +263,12 @@ class Agents(OnlyLinear):
         return Shared(self.mean_rows[kind], self.frame)
 
     def agree(self) -> bool:
-        """Do all devices hold the same vector, whatever the columns stand for?"""
-        largest = np.abs(self.mean_rows).max(initial=0)
-        apart = np.abs(self.mean_rows - self.mean().mean_row).max(initial=0)
-        return bool(max(apart, np.abs(self.difference).max(initial=0)) <= 1e-13 * largest) or largest == 0
+        """Do all devices hold the same vector, whatever the columns stand for? Each column counts in its own unit."""
+        unit = np.array(self.frame.units[: self.mean_rows.shape[1]])
+        own = np.array(self.frame.difference_units[: self.difference.shape[1]])
+        largest = (np.abs(self.mean_rows) * unit).max(initial=0)
+        apart = (np.abs(self.mean_rows - self.mean().mean_row) * unit).max(initial=0)
+        return bool(max(apart, (np.abs(self.difference) * own).max(initial=0)) <= 1e-13 * largest)
 
 
 @dataclass(eq=False)

@@ -296,10 +296,22 @@ def rounded_up(number: Fraction) -> float:
 
 
 def rational(number: float) -> Fraction:
-    """A short fraction where the double is one up to rounding (0.1 is 1/10), otherwise the double itself."""
+    """A short fraction where the double is one up to rounding (0.1 is 1/10), otherwise the double itself.
+
+    Units are no part of it: a short fraction times a power of ten or of two will do, as 20/3 10^-13 for 1 / 1.5e12.
+    """
     own = Fraction(float(number))
-    short = own.limit_denominator(SHORT)
-    return short if abs(short - own) <= CLOSE * abs(own) else own
+    if own:
+        for unit in (_power(10, own), Fraction(1), _power(2, own)):
+            short = (own / unit).limit_denominator(SHORT) * unit
+            if abs(short - own) <= CLOSE * abs(own):
+                return short
+    return own
+
+
+def _power(base: int, number: Fraction) -> Fraction:
+    """A power of the base, about as large as the number."""
+    return Fraction(base) ** math.floor(math.log(abs(number), base))
 
 
 def _text(number: float) -> str:

@@ -12,6 +12,7 @@ Times numbers >= 0 (a matrix Z >= 0 for the last one) and added up they prove th
 left are semidefinite: one over the means of the kinds, and one for each kind over its members' differences from it.
 """
 
+import hashlib
 import json
 import math
 import re
@@ -19,9 +20,18 @@ import sys
 from fractions import Fraction
 from typing import Any
 
-FORMAT = "ownstep network certificate 1"
+FORMAT = "ownstep network certificate 2"
 MOST_BYTES, MOST_DIGITS, MOST_STEPS = 50_000_000, 1_000, 200  # beyond these a check would take too long; refused
 ONE = Fraction(1)
+FIRST = {"value": "f(x) - f(x*)", "distance": "||x - x*||^2", "gradient": "||grad f(x)||^2"}
+METRICS = {name: f"{what} at the mean x of the devices' last points" for name, what in FIRST.items()}
+METRICS |= {f"{n}_average": f"{FIRST[n]} at the mean x of their points in all rounds" for n in ("value", "distance")}
+METRICS |= {"distance_devices": "1/N sum_i ||x_i^K - x*||^2", "consensus": "1/N sum_i ||x_i^K - mean||^2"}
+STARTS = {
+    "same": "||x^0 - x*|| <= {r0} for one x^0 of all devices",
+    "ball": "||x_i^0 - x*|| <= {r0} for every device i",
+    "mean": "1/N sum_i ||x_i^0 - x*||^2 <= ({r0})^2",
+}
 Vector = dict[Any, Fraction]  # coefficients by unknown; a form has them by pairs of unknowns
 Stack = list[tuple[Vector, Vector]]  # by kind: over the means, and over the differences
 
@@ -171,7 +181,7 @@ def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], 
     """(triples by name, mixing steps, tilt, start, points, last stack), all derived from the statement."""
     rstar, same = s["start"]["rstar"], s["start"]["points"] == "same"
     tilted = rstar == "inf" or radius(rstar) > 0
-    need(s["start"]["points"] in ("same", "ball", "mean"), "the start")
+    need(s["start"]["points"] in STARTS, "the start")
     start = case.fresh("x")
     if same:
         start = [({"x0": ONE}, {}) for _ in case.every]
@@ -286,7 +296,7 @@ def subtract_metric(case: Case, s: Any, triples: Any, judged: Stack, stack: Stac
         devices = case.apart(devices) if kind == "consensus" else devices
         case.average(devices, devices, -ONE, case.share)
         return {}
-    need(s["metric"] in ("value", "distance", "gradient", "value_average", "distance_average"), "the metric")
+    need(s["metric"] in METRICS, "the metric")
     curved = sum((w * mu for w, mu in zip(case.weight, case.mu, strict=True)), Fraction(0))
     if kind == "distance":
         add(case.forms["mean"], point[0], point[0], -ONE)
@@ -303,7 +313,7 @@ def check(certificate: Any) -> Fraction:
     """The bound that the certificate proves; raises ValueError where it proves nothing."""
     form_of, s, text, m = fields(certificate, "format", "statement", "bound", "multipliers")
     need(form_of == FORMAT, f"the format must be {FORMAT!r}")
-    fields(s, "devices", "any_number", "network", "start", "metric", "steps", "points", "stack")
+    fields(s, "devices", "method", "any_number", "network", "start", "metric", "steps", "points", "stack")
     fields(s["start"], "points", "r0", "rstar", "gradients", "trackers")
     fields(m, "start", "conditions", "Z", "a")
     bound = exact(text)
@@ -332,7 +342,14 @@ def check(certificate: Any) -> Fraction:
     need(not any(value for (_, point), value in values.items() if point != "*"), "the values do not cancel")
     need(all(map(semidefinite, case.forms.values())), "the slack is not positive semidefinite")
     need(proved <= bound, "the multipliers do not prove the bound stated")
+    need(fields(s["method"], "name", "digest")[1] == digest(s), "the digest is not that of the steps")
     return bound
+
+
+def digest(s: Any, *names: str) -> str:
+    """What a method is known by: the digest of all that its devices do, as it is written."""
+    told = json.dumps([s[name] for name in names or ("steps", "points", "stack")], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def read(path: str) -> Any:
@@ -348,5 +365,34 @@ def read(path: str) -> Any:
     return json.loads(text.decode("utf-8"), object_pairs_hook=once)
 
 
+def rounded_up(number: Fraction) -> float:
+    """The smallest double that is not below it."""
+    return float(number) if Fraction(float(number)) >= number else math.nextafter(float(number), math.inf)
+
+
+def of_what(s: Any, several: bool) -> str:
+    """The method, the devices and the network of a statement; ``several``: there is more than one W."""
+    kinds = [f"{d['count']} with weight {d['weight']} and f_i in F(mu={d['mu']}, L={d['L']})" for d in s["devices"]]
+    number, where = ", or any number of them in these shares" if s["any_number"] else "", "without a network"
+    if s["network"] is not None:
+        which, ends = "a new one in each round" if several else "the same in all rounds", s["network"]
+        where = f"for every symmetric W ({which}), W 1 = 1, with all other eigenvalues in [{ends['lo']}, {ends['hi']}]"
+    name = f"the method with digest {s['method']['digest']} (called {s['method']['name']!r}, which is not checked)"
+    return f"{name}, for f = sum_i w_i f_i over the devices [{'; '.join(kinds)}]{number}, {where}"
+
+
+def describe(certificate: Any) -> str:
+    """What a certificate that was checked proves, everything it depends on included."""
+    s, start = certificate["statement"], certificate["statement"]["start"]
+    limits = f"{STARTS[start['points']].format(**start)}, ||x_i* - x*|| <= {start['rstar']}"
+    for name, what in (("gradients", "N w_i grad f_i(x*)"), ("trackers", "N w_i grad f_i(x_i^0) - mean")):
+        limits += "" if start[name] is None else f", 1/N sum_i ||{what}||^2 <= ({start[name]})^2"
+    method = of_what(s, len({step["group"] for step in s["steps"] if step["do"] == "mix"}) > 1)
+    bound, rounds = rounded_up(Fraction(certificate["bound"])), len(s["points"]) - 1
+    return f"{METRICS[s['metric']]} <= {bound!r} after K = {rounds} rounds of {method}, {limits}"
+
+
 if __name__ == "__main__":
-    print("proved: worst case <=", proved := check(read(sys.argv[1])), "=", float(proved))
+    data = read(sys.argv[1])
+    print("proved: worst case <=", check(data))
+    print(describe(data))

@@ -14,6 +14,7 @@ for which the interpolation and spectral conditions, times multipliers, give in 
 The rounds are unrolled here, V one round later is made here, and the relations are shown to outlast a round.
 """
 
+import json
 import sys
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,14 @@ if TYPE_CHECKING or __package__:
         Stack,
         Vector,
         add,
+        digest,
         exact,
         fields,
         need,
+        of_what,
         place,
         read,
+        rounded_up,
         semidefinite,
         spectral,
         total,
@@ -41,18 +45,22 @@ else:  # run as a file: the other checker lies beside it
         Stack,
         Vector,
         add,
+        digest,
         exact,
         fields,
         need,
+        of_what,
         place,
         read,
+        rounded_up,
         semidefinite,
         spectral,
         total,
     )
 
-FORMAT = "ownstep rate certificate 1"
+FORMAT = "ownstep rate certificate 2"
 MOST_ROUNDS, MOST_STEPS = 20, 100  # beyond these a check would take too long; refused
+ROUND = ("state", "steps", "next", "measure")  # what a method is known by
 Round = tuple[list[Stack], list[tuple[Stack, Stack]], list[Any]]  # state, (point, v) of every gradient, mixing steps
 
 
@@ -194,7 +202,7 @@ def check(certificate: Any) -> Fraction:
     """The rate that the certificate proves; raises ValueError where it proves nothing."""
     form_of, s, text, V, m = fields(certificate, "format", "statement", "rate", "V", "multipliers")
     need(form_of == FORMAT, f"the format must be {FORMAT!r}")
-    fields(s, "devices", "any_number", "network", "each_round", "memory", "state", "steps", "next", "measure")
+    fields(s, "devices", "method", "any_number", "network", "each_round", "memory", "state", "steps", "next", "measure")
     fields(m, "decrease", "positive")
     rate = exact(text)
     need(rate >= 0, "a rate is not negative")
@@ -209,8 +217,24 @@ def check(certificate: Any) -> Fraction:
     measured, _ = case.vector(s["measure"], window.rounds[0][0], window.zero)
     case.average(measured, measured, -ONE, case.share)
     window.prove(m["positive"], window.memory, values, "V_k >= measure_k")
+    need(fields(s["method"], "name", "digest")[1] == digest(s, *ROUND), "the digest is not that of the steps")
     return rate
 
 
+def describe(certificate: Any) -> str:
+    """What a certificate that was checked proves, everything it depends on included."""
+    s, rate = certificate["statement"], rounded_up(Fraction(certificate["rate"]))
+    one = s["measure"]
+    plain = one[0]["own"] if all(entry == one[0] and not entry["means"] for entry in one) else []
+    what = f"vector {plain[0][0]} of the state" if [t for _, t in plain] == ["1"] else f"the vector {json.dumps(one)}"
+    method = of_what(s, s["each_round"])
+    return (
+        f"the distance to a fixed point shrinks by {rate!r} per round (that of {what}, root mean square over the "
+        f"devices, is at most a constant times {rate!r}^k after k), for every number k of rounds of {method}"
+    )
+
+
 if __name__ == "__main__":
-    print("proved: rate per round <=", proved := check(read(sys.argv[1])), "=", float(proved))
+    data = read(sys.argv[1])
+    print("proved: rate per round <=", check(data))
+    print(describe(data))

@@ -18,6 +18,7 @@ from ownstep.pep.networks.follow import Evaluation, Follower, answer, on_any_net
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Agents, Averaging, Frame, Kinds, Shared, padded, size
 from ownstep.pep.trace.symbolic import NotLinear, explain
+from ownstep.pep.trace.units import curvature_of, measured, power
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -62,7 +63,7 @@ class Lifted:
 
 
 class Runner:
-    """Runs a method on symbols, round by round."""
+    """Runs a method on symbols, round by round; ``devices`` as the method knows them, kinds in units of their own."""
 
     def __init__(self, method: Method, devices: Devices, frame: Frame, network: Spectral | None, pooled: bool) -> None:
         self.devices, self.pooled, self.frame = devices, pooled, frame
@@ -101,7 +102,7 @@ def proportional(mix: Any, devices: Devices) -> bool:
 
 
 def lift(method: Method, devices: Devices, network: Spectral | None, rounds: int) -> Lifted:
-    """``rounds`` rounds from a free state.
+    """``rounds`` rounds from a free state, curvature in canonical units.
 
     Raises
     ------
@@ -109,7 +110,9 @@ def lift(method: Method, devices: Devices, network: Spectral | None, rounds: int
     InvalidInput : for a method whose rule changes from round to round.
     """
     pooled = network is None and _pooled(method, devices)
-    kinds = _one_kind(devices) if pooled else Kinds.of(devices, any_number=network is not None and network.any_number)
+    unit = curvature_of(devices.L)
+    small, any_number = measured(devices, 1 / unit), network is not None and network.any_number
+    kinds = _one_kind(small, unit) if pooled else Kinds.of(small, any_number=any_number, unit=unit)
     try:
         settled = [settle(method, devices, kinds, network, pooled, SETTLE + j) for j in range(3)]
         found = _window(method, devices, kinds, network, pooled, settled, rounds)
@@ -136,11 +139,11 @@ def _pooled(method: Method, devices: Devices) -> bool:
     return ask.mix is not None and ask.local is None and proportional(ask.mix, devices)
 
 
-def _one_kind(devices: Devices) -> Kinds:
+def _one_kind(devices: Devices, unit: float) -> Kinds:
     w = devices.weights
     one = np.ones(1)
     mu, L = np.array([w @ devices.mu]), np.array([w @ devices.L])
-    return Kinds(np.zeros(1, int), np.ones(1, int), one, mu, L, np.zeros(1, bool))
+    return Kinds(np.zeros(1, int), np.ones(1, int), one, mu, L, np.zeros(1, bool), unit)
 
 
 def settle(method: Method, devices: Devices, kinds: Kinds, network: Spectral | None, pooled: bool, rounds: int) -> Any:
@@ -210,21 +213,31 @@ def relations(
 ) -> tuple[dict[Key, Any], dict[Key, Any]]:
     """The linear relations that all ``known`` states satisfy: between means, and between a kind's differences."""
     names, count = [name for name in known[0] if name in needed], len(kinds)
-    wide = _same_width(known)
+    sizes, wide = natural(known[0]), _same_width(known)
     keys = [(name, c) for name in names for c in range(count if isinstance(known[0][name], Agents) else 1)]
-    means = _related(keys, [np.concatenate([_mean_row(state[name], c) for state in wide]) for name, c in keys])
+    rows = [np.concatenate([_mean_row(state[name], c) for state in wide]) for name, c in keys]
+    means = _related(keys, rows, sizes)
     apart: Relations = {}
     for c in np.flatnonzero(kinds.twins).tolist():
         mine = [(name, c) for name in names if isinstance(known[0][name], Agents)]
-        apart |= _related(mine, [np.concatenate([_apart_row(state[name], c) for state in wide]) for name, c in mine])
+        rows = [np.concatenate([_apart_row(state[name], c) for state in wide]) for name, c in mine]
+        apart |= _related(mine, rows, sizes)
     return means, apart
 
 
-def _related(keys: list[Key], rows: list[Array]) -> Relations:
-    found = _relations(rows)
-    return {
-        key: None if row is None else {keys[p]: w for p, w in row.items()} for key, row in zip(keys, found, strict=True)
-    }
+def natural(state: dict[str, Agents | Shared], whole: float = 1.0) -> dict[str, float]:
+    """How large the vectors of a state are, as powers of two, over ``whole``; what vanishes counts as one."""
+    return {name: power(size(vector) / whole or 1.0) for name, vector in state.items()}
+
+
+def _related(keys: list[Key], rows: list[Array], sizes: dict[str, float]) -> Relations:
+    """Relations between rows that are measured in the sizes of their vectors first."""
+    found = _relations([row / sizes[name] for (name, _), row in zip(keys, rows, strict=True)])
+    out: Relations = {}
+    for key, row in zip(keys, found, strict=True):
+        unit = sizes[key[0]]
+        out[key] = None if row is None else {keys[p]: w * unit / sizes[keys[p][0]] for p, w in row.items()}
+    return out
 
 
 def _free(frame: Frame, known: list[dict[str, Agents | Shared]], needed: set[str]) -> dict[str, Any]:
@@ -252,17 +265,20 @@ def _assembled(frame: Frame, name: str, like: Any, means: dict[Any, Array], apar
 
 
 def _same_width(known: list[dict[str, Agents | Shared]]) -> list[dict[str, Agents | Shared]]:
-    """The same states with every row as wide as the widest of its state."""
+    """The same states with every row as wide as the widest of its state, and columns in their units."""
     out = []
     for state in known:
+        frame = next(iter(state.values())).frame
+        units, own = np.array(frame.units), np.array(frame.difference_units)
         width = max(_mean_rows(v).shape[1] for v in state.values())
         gap = max((v.difference.shape[1] for v in state.values() if isinstance(v, Agents)), default=0)
         fresh: dict[str, Agents | Shared] = {}
         for name, v in state.items():
             if isinstance(v, Shared):
-                fresh[name] = Shared(padded(v.mean_row, width), v.frame)
+                fresh[name] = Shared(padded(v.mean_row, width) * units[:width], v.frame)
             else:
-                fresh[name] = Agents(padded(v.mean_rows, width), padded(v.difference, gap), v.frame)
+                rows = padded(v.mean_rows, width) * units[:width]
+                fresh[name] = Agents(rows, padded(v.difference, gap) * own[:gap], v.frame)
         out.append(fresh)
     return out
 
@@ -310,24 +326,23 @@ def needed_fields(
 ) -> set[str]:
     """The fields that what is asked later, or answered, can depend on."""
     known = vectors(state)
+    sizes, far = natural(known), size(method.ask(state).x)
     reach: dict[str, set[str]] = {}
     seeds: set[str] = set()
     for name in known:  # switch on one field at a time, and see where it shows after a round
         frame = Frame(kinds)
         runner = Runner(method, devices, frame, network, pooled)
-        free = {other: _probe(frame, known[other], other == name) for other in known}
+        free = {other: _probe(frame, known[other], sizes[other], other == name) for other in known}
         now = with_fields(state, free, network, runner)
-        if _shows(runner.method.ask(now).x) or _shows(runner.method.point(now)):
+        if _shows(runner.method.ask(now).x, far) or _shows(runner.method.point(now), far):
             seeds.add(name)
         before = len(frame.units), len(frame.difference_units)
         after, _ = runner.round(now, 0)
-        if any(_shows(e.x, before) for e in runner.follower.evaluations):
+        if any(_shows(e.x, far, before) for e in runner.follower.evaluations):
             seeds.add(name)
-        mixed = [x for _, x, _ in runner.averaging.steps if _shows(x, before)]
+        mixed = [y for _, x, y in runner.averaging.steps if _shows(x, size(x), before)]
         for other, value in vectors(after).items():
-            direct = _shows(value, before)
-            through = bool(mixed) and any(_overlap(value, y) for _, x, y in runner.averaging.steps if _shows(x, before))
-            if direct or through:
+            if _shows(value, sizes[other], before) or any(_overlap(value, sizes[other], y) for y in mixed):
                 reach.setdefault(other, set()).add(name)
     needed = set(seeds)
     while True:
@@ -337,37 +352,46 @@ def needed_fields(
         needed |= more
 
 
-def _probe(frame: Frame, like: Agents | Shared, on: bool) -> Agents | Shared:
-    fresh: Any = frame.shared(1.0) if isinstance(like, Shared) else frame.stack(1.0)
+def _probe(frame: Frame, like: Agents | Shared, unit: float, on: bool) -> Agents | Shared:
+    fresh: Any = frame.shared(unit) if isinstance(like, Shared) else frame.stack(unit)
     probe: Agents | Shared = (1.0 if on else 0.0) * fresh
     return probe
 
 
-def _shows(x: Any, width: tuple[int, int] | None = None) -> bool:
-    rows = _mean_rows(x)
-    apart = x.difference if isinstance(x, Agents) else np.zeros((1, 0))
+def _in_units(x: Any) -> tuple[Array, Array]:
+    """How much of each column there is in a vector: of the means, and of the differences."""
+    rows, apart = _mean_rows(x), x.difference if isinstance(x, Agents) else np.zeros((1, 0))
+    units, own = np.array(x.frame.units[: rows.shape[1]]), np.array(x.frame.difference_units[: apart.shape[1]])
+    return np.abs(rows) * units, np.abs(apart) * own
+
+
+def _shows(x: Any, usual: float, width: tuple[int, int] | None = None) -> bool:
+    """Is a vector that is usually so large more than what rounding leaves of zero?"""
+    rows, apart = _in_units(x)
     if width is not None:
         rows, apart = rows[:, : width[0]], apart[:, : width[1]]
-    return bool(np.abs(rows).max(initial=0) > SAME or np.abs(apart).max(initial=0) > SAME)
+    return bool(max(rows.max(initial=0), apart.max(initial=0)) > SAME * usual)
 
 
-def _overlap(x: Any, y: Agents) -> bool:
-    """Does x use a column that is y's own?"""
-    a, b = _mean_rows(x), y.mean_rows
-    width = min(a.shape[1], b.shape[1])
-    apart = 0.0
-    if isinstance(x, Agents):
-        gap = min(x.difference.shape[1], y.difference.shape[1])
-        apart = float(np.abs(np.abs(x.difference[:, :gap]) * np.abs(y.difference[:, :gap])).max(initial=0))
-    return bool((np.abs(a[:, :width]).max(0) * np.abs(b[:, :width]).max(0)).max(initial=0) + apart > SAME)
+def _overlap(x: Any, usual: float, y: Agents) -> bool:
+    """Does x, usually so large, use a column that is y's own?"""
+    for mine, other in zip(_in_units(x), _in_units(y), strict=True):
+        width = min(mine.shape[1], other.shape[1])
+        both = (mine[:, :width].max(0) > SAME * usual) & (other[:, :width].max(0) > SAME * size(y))
+        if both.any():
+            return True
+    return False
 
 
 def _alike(one: Lifted, two: Lifted) -> bool:
     """Are the two windows the same map?"""
+    sizes, far = natural(vectors(one.settled[0])), size(one.rounds[0].asked)
     for a, b in zip(one.rounds, two.rounds, strict=True):
-        pairs = [(a.asked, b.asked), (a.point, b.point), *((a.state[n], b.state[n]) for n in a.state)]
-        for x, y in pairs:
+        triples = [(a.asked, b.asked, far), (a.point, b.point, far)]
+        triples += [(a.state[n], b.state[n], sizes[n]) for n in a.state]
+        for x, y, usual in triples:
             p, q = _mean_rows(x), _mean_rows(y)
-            if p.shape != q.shape or np.abs(p - q).max(initial=0) > SAME * max(1.0, np.abs(p).max(initial=0)):
+            units = np.array(x.frame.units[: p.shape[1]])
+            if p.shape != q.shape or (np.abs(p - q) * units).max(initial=0) > SAME * max(usual, size(x)):
                 return False
     return True

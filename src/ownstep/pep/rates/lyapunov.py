@@ -13,7 +13,7 @@ of interpolation and spectral conditions with multipliers, as in a worst case:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import clarabel
@@ -88,6 +88,16 @@ class Lyapunov:
     values: Array
     multipliers: tuple[tuple[Array, tuple[Array, ...], tuple[Array, ...]], ...]
     slack: float
+
+    def carried(self, search: Search) -> Lyapunov:
+        """The same function of slopes and values in the method's own unit of curvature."""
+        unit = search.blocks.kinds.unit
+        forms = []
+        for P, labels in zip(self.forms, search.labels, strict=True):
+            sizes = np.array([1.0 if isinstance(what, str) else unit for _, what, _ in labels])
+            forms.append(P / np.outer(sizes, sizes))
+        sides = tuple((numbers / unit, matrices, free) for numbers, matrices, free in self.multipliers)
+        return replace(self, forms=tuple(forms), values=self.values / unit, multipliers=sides)
 
 
 def pose(lifted: Lifted, memory: int, lo: float, hi: float) -> Search:

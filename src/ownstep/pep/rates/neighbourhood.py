@@ -21,16 +21,18 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ownstep.methods.base import Method
-from ownstep.pep.networks.dual import Program, prove
+from ownstep.pep.networks.dual import prove
 from ownstep.pep.networks.enclose import Question, Start, Upper
 from ownstep.pep.networks.follow import Evaluation, Follower, Path
 from ownstep.pep.networks.network_bound import INSIDE, factors
 from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples
 from ownstep.pep.networks.replay import recover, settle_on
+from ownstep.pep.networks.scaled import Program
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.networks.symbols import Agents, Frame, Shared, padded
-from ownstep.pep.rates.lift import Lifted, Runner, relations, vectors, with_fields
+from ownstep.pep.networks.symbols import Agents, Frame, Shared, padded, size
+from ownstep.pep.rates.lift import Lifted, Runner, natural, relations, vectors, with_fields
 from ownstep.pep.rates.rate import Rate, rate
+from ownstep.pep.trace.units import measured, units_of
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -96,12 +98,14 @@ def neighbourhood(
         words = "the limit is x*" if found.exact else "all devices are at rest at x*"
         return Neighbourhood(0.0, 0.0, found.rho, rstar, words, time.perf_counter() - began, found)
     start = Start("ball") if network is not None else Start()
-    asked = Question(method, devices, LONG, math.inf, float(rstar), "distance_devices", network, start)
+    units = units_of(devices.L, rstar, rstar, "distance")
+    small, radius = measured(devices, 1 / units.curvature), rstar / units.length
+    asked = Question(method, small, LONG, math.inf, radius, "distance_devices", network, start, units=units)
     ball = _farthest(asked, found.lifted, None)
     low = _reached(asked, found.lifted, ball.proof.bound)
     words = f"enclosed to a relative {1 - math.sqrt(low / ball.proof.bound):.1e}; solver: {ball.proof.status}"
-    seconds = time.perf_counter() - began
-    return Neighbourhood(math.sqrt(ball.proof.bound), math.sqrt(low), found.rho, rstar, words, seconds, found)
+    ends = [units.length * math.sqrt(square) for square in (ball.proof.bound, low)]
+    return Neighbourhood(ends[0], ends[1], found.rho, rstar, words, time.perf_counter() - began, found)
 
 
 def _reached(asked: Question, lifted: Lifted, bound: float) -> float:
@@ -127,19 +131,20 @@ def _farthest(asked: Question, lifted: Lifted, factor: float | None, inside: flo
     network = asked.network
     tilt = frame.balanced(unit * float(kinds.L.max()), kinds.weights, np.zeros(0))
     own = frame.stack(unit)
-    runner = Runner(asked.method, asked.devices, frame, network, pooled=False)
+    runner = Runner(asked.method, asked.told, frame, network, pooled=False)
     runner.averaging.factor = factor if factor is not None else runner.averaging.factor
     runner.follower = Follower(frame, tilt, unit * float(kinds.L.max()))
     known = vectors(lifted.settled[0])
+    sizes = natural(known, size(lifted.rounds[0].asked))
     free: dict[str, Any] = {}
     for name, like in known.items():
-        fresh: Any = frame.shared(unit) if isinstance(like, Shared) else frame.stack(unit)
+        fresh: Any = (frame.shared if isinstance(like, Shared) else frame.stack)(unit * sizes[name])
         free[name] = fresh if name in lifted.needed else 0.0 * fresh
     state = with_fields(lifted.settled[0], free, network, runner)
     x = runner.method.ask(state).x
     after = vectors(runner.round(state, 0)[0])
-    still = [after[name] - free[name] for name in known if name in lifted.needed]
-    moved = _Eliminated(frame, still, _tied(lifted, free))
+    still = [(after[name] - free[name], unit * sizes[name]) for name in known if name in lifted.needed]
+    moved = _Eliminated(frame, still, _tied(lifted, free, {name: unit * sizes[name] for name in known}))
     seen = [Evaluation(e.name, moved(e.x), moved(e.v)) for e in runner.follower.evaluations]
     place = moved(x if isinstance(x, Agents) else x.spread())
     stack, tilt, own = place, moved(tilt), moved(own)
@@ -157,8 +162,11 @@ def _farthest(asked: Question, lifted: Lifted, factor: float | None, inside: flo
     return Upper(prove(program, inside=inside), program, path, None)
 
 
-def _tied(lifted: Lifted, free: dict[str, Any]) -> list[tuple[int, Array, Array]]:
-    """The relations of a reachable state as (kind, row over the means, row over the differences) that vanish."""
+def _tied(lifted: Lifted, free: dict[str, Any], sizes: dict[str, float]) -> list[tuple[int, Array, Array]]:
+    """The relations of a reachable state as (kind, row over the means, row over the differences) that vanish.
+
+    Like all rows here they are divided by the size their vector usually has: what is left of one is then small or not.
+    """
     means, apart = relations([vectors(s) for s in lifted.settled], set(lifted.needed), lifted.frame.kinds)
     out = []
     for found, part in ((means, 0), (apart, 1)):
@@ -167,6 +175,7 @@ def _tied(lifted: Lifted, free: dict[str, Any]) -> list[tuple[int, Array, Array]
                 total = _row(free[name], c, part)
                 for (other, k), number in row.items():
                     total = _plus(total, -number * _row(free[other], k, part))
+                total = total / sizes[name]
                 out.append((c, total if part == 0 else np.zeros(0), total if part == 1 else np.zeros(0)))
     return out
 
@@ -185,15 +194,15 @@ def _plus(a: Array, b: Array) -> Array:
 class _Eliminated:
     """Vectors over fewer columns, for which given stacks and rows vanish."""
 
-    def __init__(self, frame: Frame, still: list[Any], tied: list[tuple[int, Array, Array]]) -> None:
+    def __init__(self, frame: Frame, still: list[tuple[Any, float]], tied: list[tuple[int, Array, Array]]) -> None:
         kinds = frame.kinds
         self.width, self.apart = len(frame.units), len(frame.difference_units)
-        rows = [x.mean_row[None, :] if isinstance(x, Shared) else x.mean_rows for x in still]
+        rows = [(x.mean_row[None, :] if isinstance(x, Shared) else x.mean_rows) / usual for x, usual in still]
         rows += [row[None, :] for _, row, _ in tied if len(row)]
         self.mean = _null(rows, np.array(frame.units))
         self.differences = []
         for c in range(len(kinds)):
-            mine = [x.difference[c][None, :] for x in still if isinstance(x, Agents)]
+            mine = [x.difference[c][None, :] / usual for x, usual in still if isinstance(x, Agents)]
             mine += [row[None, :] for k, _, row in tied if k == c and len(row)]
             self.differences.append(_null(mine, np.array(frame.difference_units)))
         widest = max(d.shape[1] for d in self.differences)

@@ -16,6 +16,7 @@ from ownstep.pep.rates.lift import Lifted, lift
 from ownstep.pep.rates.lyapunov import Lyapunov, Program, Search, pose
 from ownstep.pep.rates.rate_proof import certify_rate
 from ownstep.pep.rates.slowest import slowest
+from ownstep.pep.trace.units import measured
 from ownstep.plan import Devices
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
@@ -118,7 +119,8 @@ def rate(
     lifted = lift(method, devices, network, memory + 1)
     names = [name for name, v in lifted.rounds[0].state.items() if _used(v)]
     small = len(devices) <= MOST
-    lower, exact = slowest(method, devices, names, network) if small else (0.0, lifted.pooled)
+    unit = lifted.frame.kinds.unit
+    lower, exact = slowest(method, measured(devices, 1 / unit), names, network, unit) if small else (0.0, lifted.pooled)
     _check(lifted, exact, method)
     lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
     search = pose(lifted, memory, lo, hi)
@@ -130,9 +132,8 @@ def rate(
             + _on_a_quadratic(lower)
         )
     words = _words(f"enclosed to {found.rho - lower:.1e}" if small else "certified", exact, found.slack)
-    seconds = time.perf_counter() - began
-    asked = (method, devices, network)
-    return Rate(found.rho, lower, metric, exact, memory, words, solves, seconds, found, lifted, search, asked)
+    told = (metric, exact, memory, words, solves, time.perf_counter() - began)
+    return Rate(found.rho, lower, *told, found.carried(search), lifted, search, (method, devices, network))
 
 
 def _on_a_quadratic(lower: float) -> str:

@@ -9,15 +9,26 @@ from typing import Any
 import numpy as np
 
 from ownstep.methods.base import Method
-from ownstep.pep.networks.network_proof import Writer, first_column, raw_kinds, write_certificate, written_devices
+from ownstep.pep.networks.network_proof import (
+    Writer,
+    called_on,
+    first_column,
+    raw_kinds,
+    write_certificate,
+    written_devices,
+)
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.networks.symbols import Agents, Frame, Kinds, Shared
-from ownstep.pep.proof.certify import Certified, rational, rounded_up
-from ownstep.pep.proof.check_rate import FORMAT, check
-from ownstep.pep.rates.lift import Lifted, Runner, relations, vectors, with_fields
+from ownstep.pep.proof.certify import Certified, rational
+from ownstep.pep.proof.check_network import digest
+from ownstep.pep.proof.check_rate import FORMAT, ROUND, check, describe
+from ownstep.pep.rates.lift import Lifted, Runner, lift, natural, relations, vectors, with_fields
 from ownstep.pep.rates.lyapunov import Lyapunov, Search
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError
+
+CLOSE = 1e-9
+"""How close, relative to it, a number is to the fraction it stands for."""
 
 SHORT = 10_000
 """Relations have numbers that are fractions with denominators up to this: shares of devices and their ratios."""
@@ -40,7 +51,7 @@ def certify_rate(
     OwnstepError : when the proof does not survive exact arithmetic.
     """
     memory = len(lifted.rounds) - 1
-    names = [name for name in lifted.rounds[0].state if name in lifted.needed]
+    names = _names(lifted)
     seen = len(lifted.rounds[0].evaluations)
     certificate = {
         "format": FORMAT,
@@ -53,30 +64,33 @@ def certify_rate(
         rate = check(certificate)
     except ValueError as why:
         raise OwnstepError(f"the rate does not survive exact arithmetic: {why}") from None
-    return Certified(lower, rate, certificate, write_certificate(certificate, path), describe_rate(certificate))
+    return Certified(lower, rate, certificate, write_certificate(certificate, path), describe(certificate))
 
 
-def describe_rate(certificate: dict[str, Any]) -> str:
-    """What a certificate states, in one sentence."""
-    s = certificate["statement"]
-    kinds = "; ".join(f"{d['count']} x F(mu={d['mu']}, L={d['L']}), weight {d['weight']}" for d in s["devices"])
-    where = "" if s["network"] is None else " on all networks with eigenvalues in [{lo}, {hi}]".format(**s["network"])
-    rate = rounded_up(Fraction(certificate["rate"]))
-    return f"the distance to a fixed point shrinks by {rate:.12g} per round{where}, for all f_i in [{kinds}]"
+def restate_rate(method: Method, devices: Devices, network: Spectral | None) -> dict[str, Any]:
+    """The statement that a certificate of this rate makes, but for its memory; nothing is solved."""
+    lifted = lift(method, devices, network, 1)
+    return _statement(method, devices, network, lifted, _names(lifted))
+
+
+def _names(lifted: Lifted) -> list[str]:
+    """The vectors of the state that matter."""
+    return [name for name in lifted.rounds[0].state if name in lifted.needed]
 
 
 def _statement(
     method: Method, devices: Devices, network: Spectral | None, lifted: Lifted, names: list[str]
 ) -> dict[str, Any]:
     """One round of the method over atoms: the vectors of its state, then what the devices do."""
-    kinds = lifted.frame.kinds
+    kinds = lifted.frame.kinds.carried()
     raw, like = raw_kinds(kinds), lifted.settled[0]
     frame = Frame(raw, raw=True)
     runner = Runner(method, devices, frame, network, lifted.pooled)
     known = vectors(like)
+    sizes = natural(known)
     fresh: dict[str, Any] = {}
     for name in names:
-        fresh[name] = frame.shared(1.0) if isinstance(known[name], Shared) else frame.stack(1.0)
+        fresh[name] = (frame.shared if isinstance(known[name], Shared) else frame.stack)(sizes[name])
     rest = {name: _nothing(known[name], frame) for name in known if name not in names}
     state = with_fields(like, fresh | rest, network, runner)
     asked, point = runner.method.ask(state).x, runner.method.point(state)
@@ -88,15 +102,19 @@ def _statement(
     measure = asked if isinstance(asked, Agents) else point
     following = vectors(after)
     ends = None if network is None else {"lo": str(rational(network.lo)), "hi": str(rational(network.hi))}
-    return {
-        "devices": written_devices(kinds),
-        "any_number": network is not None and network.any_number,
-        "network": ends,
-        "each_round": network is not None and network.each_round,
+    does = {
         "state": _state(lifted, kinds, names),
         "steps": [{"do": do, "of": write(x)[0]} for _, do, x, _ in steps],
         "next": [write(following[name])[0] for name in names],
         "measure": write(measure)[0],
+    }
+    return {
+        "devices": written_devices(kinds),
+        "method": {"name": called_on(method, network), "digest": digest(does, *ROUND)},
+        "any_number": network is not None and network.any_number,
+        "network": ends,
+        "each_round": network is not None and network.each_round,
+        **does,
     }
 
 
@@ -144,8 +162,15 @@ def _state(lifted: Lifted, kinds: Kinds, names: list[str]) -> list[dict[str, Any
 def _row(row: dict[tuple[str, int], float] | None, names: list[str], *, by_kind: bool) -> list[list[Any]] | None:
     if row is None:
         return None
-    short = {key: str(Fraction(number).limit_denominator(SHORT)) for key, number in row.items()}
-    return [[names.index(name), *([c] if by_kind else []), text] for (name, c), text in short.items()]
+    short = {key: _short(number) for key, number in row.items()}
+    return [[names.index(name), *([c] if by_kind else []), str(number)] for (name, c), number in short.items()]
+
+
+def _short(number: float) -> Fraction:
+    """The short fraction next to a number that is one up to rounding, otherwise the number itself."""
+    own = Fraction(number)
+    short = own.limit_denominator(SHORT)
+    return short if abs(short - own) <= CLOSE * abs(own) else own
 
 
 def _written(search: Search, found: Lyapunov, names: list[str], seen: int) -> dict[str, Any]:

@@ -143,7 +143,7 @@ class _Replay:
         return tilts
 
     def run(self) -> tuple[list[list[Known]], list[Known]]:
-        """Where each part's gradients are taken, round by round; and x^K, one entry or one a device."""
+        """Where each part's gradients are taken, round by round; and x^K, one entry or one per device."""
         path, atoms = self.asked.path, [self.x0]
         seen: list[list[Known]] = [[] for _ in self.found.parts]
         for k, (ask, mix) in enumerate(zip(path.asks, path.mixes, strict=True)):

@@ -1,4 +1,4 @@
-r"""A worst function one can hold in hand, in the caller's units, and the real method run on it.
+r"""An explicit worst function, in the caller's units, and the run of the real method on it.
 
 x* = 0 minimises the weighted sum of the losses by construction, each belongs to its class whatever rounding did, and
 the instance meets both radii. The lower end of a worst case is not the error of this run, which is rounded, but

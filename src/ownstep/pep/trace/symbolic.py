@@ -121,7 +121,7 @@ class Vector(OnlyLinear):
 
 
 class Stack(OnlyLinear):
-    """One symbolic vector a device, as rows: what methods that keep a point per device work on."""
+    """One symbolic vector per device, as rows: what methods that keep a point per device work on."""
 
     def __init__(self, coefficients: Array) -> None:
         self.coefficients = coefficients
@@ -207,11 +207,11 @@ class Trace:
     """What a method does in its first ``rounds`` rounds, whatever the functions are.
 
     Atom 0 is x^0. A round that asks for one sum adds one atom, the sum; a round that asks for every gradient adds
-    one a device.
+    one per device.
 
     Parameters
     ----------
-    asks : a round's points, one row over the atoms, or one row a device.
+    asks : a round's points, one row over the atoms, or one row per device.
     mixes : a round's coefficients c_i, or None when it asked for every gradient.
     points : ``point(state)`` after 0, 1, ..., ``rounds`` rounds.
     """

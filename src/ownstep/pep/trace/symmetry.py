@@ -41,7 +41,7 @@ class Group:
     members : indices of the devices.
     mu, L : the class of the function they stand for.
     weight : their total weight W.
-    mix : their total mix, one entry a round (empty when every gradient is asked for).
+    mix : their total mix, one entry per round (empty when every gradient is asked for).
     twins : members may differ from their mean, so a difference block is needed.
     pull : factor of x in the sum of a round, where members of different mu and mix share a function; mu times mix
         where None.
