@@ -79,7 +79,7 @@ def test_samples_of_experiments():
 
 
 def test_repeated_contests_go_through_the_seeds():
-    arms = contest.repeated(["a", "b"], lambda name, seed: {"made": [name, seed]}, 5, 3, None)
+    arms = contest.repeated(["a", "b"], lambda name, seed, _: {"made": [name, seed]}, 5, 3, None)
     assert [arm["made"] for arm in arms.values()] == [[n, s] for n in "ab" for s in (5, 6, 7)]
     assert [arm["seed"] for arm in arms.values()] == [5, 6, 7] * 2
     assert list(contest.firsts(arms)) == ["a", "b"]

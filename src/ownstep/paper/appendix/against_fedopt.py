@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ownstep.methods import FedAdagrad, FedAdam, FedAvgM, FedYogi, Method
 from ownstep.paper.machinery import contest, mnist_problem, neural
-from ownstep.paper.machinery.runner import Pieces
+from ownstep.paper.machinery.runner import Kept, Pieces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,10 +59,10 @@ def run(
     rounds, budget = (300, 10) if quick else (1000, 30)
     levels = mnist_problem.levels(quick, (0.3, 0.1) if quick else (0.1, 0.03, 0.01))
 
-    def one(_: str, s: int) -> dict[str, Any]:
+    def one(_: str, s: int, kept: Kept) -> dict[str, Any]:
         setting = mnist_problem.problem(quick, s, mnist_problem.two_classes(5, s))
         searched = RIVALS if quick else RIVALS | contest.newer()
-        return contest.contest(setting, RIVALS, searched, rounds, levels, s, budget, progress=progress)
+        return contest.contest(setting, RIVALS, searched, rounds, levels, s, budget, progress=progress, pieces=kept)
 
     arms = contest.repeated(("two classes a device",), one, seed, seeds or (1 if quick else SEEDS), pieces)
     return completed({"arms": arms}, quick)

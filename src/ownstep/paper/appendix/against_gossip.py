@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Method, mixing_matrix
 from ownstep.paper.machinery import contest, mnist_problem
-from ownstep.paper.machinery.runner import Pieces
+from ownstep.paper.machinery.runner import Kept, Pieces
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def run(
     """One arm a graph and seed; ``quick`` takes digits, fewer rounds and the ring alone."""
     rounds, levels = 300 if quick else 400, mnist_problem.levels(quick, (0.3, 0.1) if quick else (0.3, 0.1, 0.03))
 
-    def one(graph: str, s: int) -> dict[str, Any]:
+    def one(graph: str, s: int, kept: Kept) -> dict[str, Any]:
         setting = mnist_problem.problem(quick, s, mnist_problem.dirichlet(DEVICES, 0.1, s))
         rivals: dict[str, Method] = {
             "decentralised GD": DecentralisedGD("mean", graph),
@@ -61,7 +61,7 @@ def run(
         }
         searched = rivals | {"EXTRA": EXTRA(graph=graph), "NIDS": NIDS(graph=graph)}
         searched |= {} if quick else contest.newer()
-        arm = contest.contest(setting, rivals, searched, rounds, levels, s, progress=progress)
+        arm = contest.contest(setting, rivals, searched, rounds, levels, s, progress=progress, pieces=kept)
         return arm | {"second_eigenvalue": mixing_matrix(graph, DEVICES).second_eigenvalue}
 
     arms = contest.repeated(GRAPHS[:1] if quick else GRAPHS, one, seed, seeds or (1 if quick else SEEDS), pieces)

@@ -14,7 +14,7 @@ from ownstep.paper.machinery import fairness, mnist_problem
 from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.mnist_problem import Setting
 from ownstep.paper.machinery.neural import MATCHED, NESTEROV, OURS, POOLED, TRUE, WORTHWHILE
-from ownstep.paper.machinery.runner import Pieces
+from ownstep.paper.machinery.runner import Kept, Pieces
 from ownstep.plan import Devices
 
 OURS_TUNED = "Algorithm 1, steps tuned"
@@ -49,43 +49,56 @@ def contest(
     budget: int = 9,
     participation: Participation | None = None,
     progress: bool | None = None,
+    pieces: Kept | None = None,
 ) -> dict[str, Any]:
     """Rounds to every level for Algorithm 1, :data:`BASELINES`, rivals ``as_set`` and ``searched`` when tuned.
 
     The searches race to the tightest level. Algorithm 1 and GD are also run with all their steps multiplied by one
     searched factor, so that a rival's better step is not taken for a better method. Every step alone is searched over
-    the same nine octaves; ``budget`` limits larger grids.
+    the same nine octaves; ``budget`` limits larger grids. Every method's run is kept among the ``pieces``.
     """
-    problem, devices = setting.problem, setting.plan.devices
+    problem, devices, kept = setting.problem, setting.plan.devices, pieces or Pieces()
     start = problem.value(problem.x0())
     goal = setting.optimum + min(levels) * (start - setting.optimum)
     options: dict[str, Any] = {"devices": devices, "participation": participation, "progress": progress}
-    histories: dict[str, History] = {}
-    search: dict[str, dict[str, Any]] = {}
     algorithm = mnist_problem.ours(setting.model, rounds)
-    for name, method in (algorithm | BASELINES | dict(as_set)).items():
-        histories[name] = run(method, problem, rounds, name=name, **options)
     steps = tuple(s / devices.L_bar for s in SCALES)
-    for name, method in {"GD": GD(), **searched}.items():
+
+    def plain(name: str, method: Method) -> dict[str, Any]:
+        return _kept(setting, name, run(method, problem, rounds, name=name, **options), None, levels)
+
+    def tuned(name: str, method: Method) -> dict[str, Any]:
         grid = {"step": steps} if isinstance(method, GD) else None
-        found = tune(
-            method, problem, rounds, grid=grid, budget=max(budget, len(SCALES)), target=goal, seed=seed, **options
-        )
-        label = f"{name} tuned"
-        search[label] = dict(found.settings) | {"rounds_spent": found.rounds_spent}
-        histories[label] = run(found.method, problem, rounds, name=label, **options)
-    histories[OURS_TUNED], search[OURS_TUNED] = _ours_scaled(setting, algorithm[OURS], rounds, goal, options)
-    priced = price(
-        histories, setting.optimum, max(levels), NETWORK, setting.data_bytes, POOLED, NETWORK_COMPUTE * len(devices)
-    )
+        most = max(budget, len(SCALES))
+        found = tune(method, problem, rounds, grid=grid, budget=most, target=goal, seed=seed, **options)
+        history = run(found.method, problem, rounds, name=name, **options)
+        return _kept(setting, name, history, dict(found.settings) | {"rounds_spent": found.rounds_spent}, levels)
+
+    def scaled() -> dict[str, Any]:
+        return _kept(setting, OURS_TUNED, *_ours_scaled(setting, algorithm[OURS], rounds, goal, options), levels=levels)
+
+    runs = [kept(name, plain, name, method) for name, method in (algorithm | BASELINES | dict(as_set)).items()]
+    runs += [kept(f"{name} tuned", tuned, f"{name} tuned", method) for name, method in {"GD": GD(), **searched}.items()]
+    runs.append(kept(OURS_TUNED, scaled))
+    moved = next(one["moved"] for one in runs if one["row"]["method"] == POOLED)
     return {
         "model": setting.model,
         "plan": setting.plan.to_dict(),
         "levels": list(levels),
-        "price": {"level": max(levels), "network": repr(NETWORK), "rows": priced},
-        "rows": [_row(setting, name, h, levels, search.get(name)) for name, h in histories.items()],
-        "series": {name: _series(h, setting.optimum) for name, h in histories.items()},
+        "price": {"level": max(levels), "network": repr(NETWORK), "rows": [*(one["price"] for one in runs), moved]},
+        "rows": [one["row"] for one in runs],
+        "series": {one["row"]["method"]: one["series"] for one in runs},
     }
+
+
+def _kept(
+    setting: Setting, name: str, history: History, search: dict[str, Any] | None, levels: Sequence[float]
+) -> dict[str, Any]:
+    """A run as plain data: its row, what is drawn, its price, and that of the same run where all the data is."""
+    one_machine = NETWORK_COMPUTE * len(setting.plan.devices)
+    priced = price({name: history}, setting.optimum, max(levels), NETWORK, setting.data_bytes, name, one_machine)
+    row = _row(setting, name, history, levels, search)
+    return {"row": row, "series": _series(history, setting.optimum), "price": priced[0], "moved": priced[1]}
 
 
 def newer() -> dict[str, Method]:
@@ -95,14 +108,18 @@ def newer() -> dict[str, Method]:
 
 
 def repeated(
-    names: Sequence[str], one: Callable[[str, int], dict[str, Any]], seed: int, seeds: int, pieces: Pieces | None
+    names: Sequence[str],
+    one: Callable[[str, int, Kept], dict[str, Any]],
+    seed: int,
+    seeds: int,
+    pieces: Pieces | None,
 ) -> dict[str, Any]:
-    """``one(name, seed)`` for every name and seed, as arms; those of one name are a group."""
+    """``one(name, seed, its pieces)`` for every name and seed, as arms; those of one name are a group."""
     kept, arms = pieces or Pieces(), {}
     for name in names:
         for s in range(seed, seed + seeds):
-            label = f"{name}, seed {s}" if seeds > 1 else name
-            arms[label] = kept(f"{name}, seed {s}", one, name, s) | {"group": name, "seed": s}
+            label, whole = f"{name}, seed {s}" if seeds > 1 else name, f"{name}, seed {s}"
+            arms[label] = kept(whole, one, name, s, kept.within(whole)) | {"group": name, "seed": s}
     return arms
 
 

@@ -27,6 +27,10 @@ PARTS = ".parts"
 """Folder of an experiment's finished parts; it goes when the result is whole."""
 
 
+Kept = Callable[..., Any]
+"""``kept(name, make, *arguments)``: what ``make(*arguments)`` gave, made once."""
+
+
 class Pieces:
     """Parts of a run by name: made once, and found again when an interrupted run starts anew.
 
@@ -37,6 +41,10 @@ class Pieces:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         self.found = 0
+
+    def within(self, whole: str) -> Kept:
+        """For the pieces that one piece is made of: their names begin with its name."""
+        return lambda name, make, *arguments: self(f"{whole}: {name}", make, *arguments)
 
     def __call__(self, name: str, make: Callable[..., Any], *arguments: Any) -> Any:
         if self.folder is None:
