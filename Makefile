@@ -8,6 +8,8 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 EXTRAS := test,files,pepit,torch,flower,docs
 
+# Containers often forbid compiled modules to be kept: every process that a test starts would compile torch again.
+export PYTHONDONTWRITEBYTECODE :=
 # Small products are slower on many threads, and the tests already use every core.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1

@@ -42,6 +42,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish(session):
+    """Tests of one group run one after the other, on one worker: some pytest-xdist and pytest do not go together."""
+    if getattr(session.config.option, "loadgroup", False):
+        grouped = [item.nodeid for item in session.items if item.get_closest_marker("xdist_group")]
+        if not all("@" in name for name in grouped):
+            raise pytest.UsageError("this pytest-xdist forgets its groups under this pytest: use constraints.txt")
+
+
 def make_least_squares(
     devices: int = 3, features: int = 4, seed: int = 0, mu: float = 0.1, shares: bool = False
 ) -> LeastSquares:
