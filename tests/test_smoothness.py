@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from ownstep import partition
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic
-from ownstep.smoothness import exact, lanczos, many, measure, spectrum, trace
+from ownstep.smoothness import every_device, exact, lanczos, measure, spectrum, trace
 from ownstep.smoothness.lanczos import largest_eigenvalues
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -46,11 +46,11 @@ def test_exact_is_the_largest_eigenvalue_whichever_way_it_is_computed(samples, f
 def test_many_devices_at_once(features, large, shared, sparse, intercept, monkeypatch):
     """Devices of 1 to 200 rows, alone and in batches, against each one's Hessian bound written out."""
     monkeypatch.setattr(spectrum, "FEW_DEVICES", 0)
-    monkeypatch.setattr(many, "LARGE", large)
-    monkeypatch.setattr(many, "BATCH", 4000)
-    monkeypatch.setattr(many, "SHARED", shared)  # 0: never a Gram matrix
+    monkeypatch.setattr(every_device, "LARGE", large)
+    monkeypatch.setattr(every_device, "BATCH", 4000)
+    monkeypatch.setattr(every_device, "SHARED", shared)  # 0: never a Gram matrix
     if large == 3000:
-        monkeypatch.setattr(many, "GRAM_ROWS", 0)
+        monkeypatch.setattr(every_device, "GRAM_ROWS", 0)
     rng = np.random.default_rng(features)
     counts = np.r_[1, 1, 2, 200, rng.integers(1, 40, 60)]
     owner = np.repeat(np.arange(len(counts)), counts)
@@ -72,7 +72,7 @@ def test_many_devices_at_once(features, large, shared, sparse, intercept, monkey
 @pytest.mark.parametrize("gram_limit", [0, 1024])
 def test_large_dense_devices_and_their_sum_from_one_pass(gram_limit, intercept, monkeypatch):
     monkeypatch.setattr(spectrum, "FEW_DEVICES", 0)
-    monkeypatch.setattr(many, "GRAM_LIMIT", gram_limit)
+    monkeypatch.setattr(every_device, "GRAM_LIMIT", gram_limit)
     rng = np.random.default_rng(5)
     owner = rng.permutation(np.repeat(np.arange(3), [1300, 1700, 2400]))
     rows = rng.standard_normal((len(owner), 150)) * rng.uniform(0.1, 3, 3)[owner][:, None]

@@ -13,9 +13,9 @@ from ownstep import partition
 from ownstep.engines import Bernoulli, describe, run
 from ownstep.engines.local.answering import Answering
 from ownstep.methods import LBFGS, Ask, OwnCurvature, Sketch, SketchWork
-from ownstep.methods.own import bank as banks
-from ownstep.methods.own.bank import Bank
+from ownstep.methods.own import sketch_bank as banks
 from ownstep.methods.own.metric import Metric, compressed
+from ownstep.methods.own.sketch_bank import Bank
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, optimum
 from ownstep.smoothness.sketch import checked, nystrom, own_sketch, rank_of, shared_matrix
 from ownstep.support.errors import InvalidInput

@@ -15,8 +15,8 @@ from ownstep import pep
 from ownstep.cli import main
 from ownstep.methods import GD, At, DecentralisedGD, HeavyBall, Nesterov, Never, OwnStep
 from ownstep.pep.search import NARROW, Search
+from ownstep.pep.solve.candidate import Candidate, Part, recover, run
 from ownstep.pep.solve.exact import reached
-from ownstep.pep.solve.parts import Candidate, Part, recover, run
 from ownstep.pep.solve.quadratic import worst_quadratic
 from ownstep.pep.trace.scales import scenarios
 from ownstep.pep.trace.symbolic import trace

@@ -10,9 +10,9 @@ import pytest
 
 from ownstep import pep
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracking
-from ownstep.pep.networks.enclose import upper
 from ownstep.pep.networks.exact_replay import Dyadic, _largest, _Run, dyadic, exact_error
 from ownstep.pep.networks.network_bound import INSIDE, question
+from ownstep.pep.networks.network_enclosure import upper
 from ownstep.pep.networks.replay import _run, recover
 
 ALIKE = pep.repeated([1.0], 0.1, [2])

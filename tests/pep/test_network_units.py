@@ -17,11 +17,11 @@ import pytest
 from ownstep import pep
 from ownstep.engines.participation import Bernoulli
 from ownstep.methods import EXTRA, GD, NIDS, DecentralisedGD, FedAvg, GradientTracking, Never, OwnStep
-from ownstep.pep.networks.enclose import Question, callers_question, canonical_question
 from ownstep.pep.networks.exact_replay import exact_error
+from ownstep.pep.networks.kind_vectors import Agents, Frame, Kinds
 from ownstep.pep.networks.network_bound import question
+from ownstep.pep.networks.network_enclosure import Question, callers_question, canonical_question
 from ownstep.pep.networks.replay import _run
-from ownstep.pep.networks.symbols import Agents, Frame, Kinds
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 from tests.pep import plain_network
@@ -245,7 +245,7 @@ def test_what_doubles_do_not_hold_is_refused() -> None:
 
 def test_exact_runs_tell_the_method_its_own_gradients() -> None:
     """In canonical units the exact run's error is the lower end over the metric's unit, to the last digit."""
-    from ownstep.pep.networks.enclose import upper
+    from ownstep.pep.networks.network_enclosure import upper
     from ownstep.pep.networks.replay import recover
 
     asked = question(NIDS("own"), unlike(3e7), 2, 2e-3, 1e-3, "value", NETWORK, None, None, "rescale")

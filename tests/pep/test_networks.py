@@ -7,8 +7,8 @@ import pytest
 
 from ownstep import pep
 from ownstep.methods import EXTRA, GD, NIDS, DecentralisedGD, GradientTracking, Mixing
-from ownstep.pep.networks.enclose import pose
 from ownstep.pep.networks.network_bound import question
+from ownstep.pep.networks.network_enclosure import pose
 from ownstep.pep.networks.spectral import parse_network
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError

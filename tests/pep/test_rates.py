@@ -25,10 +25,10 @@ from ownstep.methods import (
     TripleMomentum,
 )
 from ownstep.pep.networks.dual import prove
-from ownstep.pep.networks.follow import Follower
+from ownstep.pep.networks.kind_vectors import Averaging, Frame, Kinds
+from ownstep.pep.networks.network_trace import Follower
 from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples
 from ownstep.pep.networks.scaled import Program
-from ownstep.pep.networks.symbols import Averaging, Frame, Kinds
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError
 

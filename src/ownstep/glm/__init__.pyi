@@ -1,6 +1,6 @@
-from .federated.over import fit_over as fit_over
-from .federated.owner import Owner as Owner
-from .federated.owner import fit_site as fit_site
+from .federated.fit_coordinator import fit_over as fit_over
+from .federated.fit_site import Owner as Owner
+from .federated.fit_site import fit_site as fit_site
 from .federated.rehearsal import Rehearsed as Rehearsed
 from .federated.rehearsal import rehearse as rehearse
 from .fitting import fit as fit

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep import partition as partitions
-from ownstep.glm import disclosure, doubts, held_out, inference
+from ownstep.glm import disclosure, held_out, identifiability, inference
 from ownstep.glm.families import Family, choose
 from ownstep.glm.prediction import Model
 from ownstep.glm.result import Fitted
@@ -246,8 +246,8 @@ def solved(task: Task, history: History, method: Recorded, penalty: Array) -> Op
         first = inference.square(method.first[0], d) if method.first else last
         titles = [task.title(f, c) for f in range(len(task.names)) for c in range(outputs)]
         path = np.array([*method.path, history.x], float)
-        trouble = doubts.collinear(first[::outputs, ::outputs], task.names)
-        trouble = trouble or doubts.separated(first, last, path, titles)
+        trouble = identifiability.collinear(first[::outputs, ::outputs], task.names)
+        trouble = trouble or identifiability.separated(first, last, path, titles)
         if trouble is not None:
             raise trouble
     if not history.stopped.startswith("||grad"):

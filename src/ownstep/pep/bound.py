@@ -15,8 +15,8 @@ from ownstep.pep.few_kinds import Few, enclose, on_line
 from ownstep.pep.proof.certificate import Certificate, Proof, certificate
 from ownstep.pep.proof.certify import Certified, Evidence, called, certify
 from ownstep.pep.search import Search
+from ownstep.pep.solve.candidate import Candidate
 from ownstep.pep.solve.instance import Instance, carried
-from ownstep.pep.solve.parts import Candidate
 from ownstep.pep.trace.scales import tilt_moves
 from ownstep.pep.trace.symbolic import Trace, trace, works_locally
 from ownstep.pep.trace.units import Setting, Units, canonical
@@ -24,7 +24,7 @@ from ownstep.plan import Devices
 from ownstep.support.errors import InternalError, InvalidInput, OwnstepError
 
 if TYPE_CHECKING:
-    from ownstep.pep.networks.enclose import Start
+    from ownstep.pep.networks.network_enclosure import Start
     from ownstep.pep.networks.spectral import Spectral
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ownstep.pep.conditions.assemble import Conditions, triangle
 from ownstep.pep.conditions.cuts import broken
 from ownstep.pep.search import Proved, Search
-from ownstep.pep.solve.parts import Candidate
+from ownstep.pep.solve.candidate import Candidate
 from ownstep.pep.solve.sdp import Solution
 from ownstep.pep.trace.kinds import Line, above, below, line, places
 from ownstep.pep.trace.units import Setting

@@ -11,8 +11,8 @@ from ownstep.pep.conditions.assemble import Conditions, conditions, triangle
 from ownstep.pep.conditions.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
 from ownstep.pep.conditions.gram import Gram, build
 from ownstep.pep.proof.certificate import Proof, repair, slacks
+from ownstep.pep.solve.candidate import Candidate, recover
 from ownstep.pep.solve.exact import reached
-from ownstep.pep.solve.parts import Candidate, recover
 from ownstep.pep.solve.polish import polish
 from ownstep.pep.solve.quadratic import worst_quadratic
 from ownstep.pep.solve.sdp import LARGE, Limits, Objective, Solution, blocks, limits, objective, solve

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from ownstep.partition import squared_norms
 from ownstep.problems.linear.model import LinearModel
 from ownstep.smoothness.base import Smoothness
-from ownstep.smoothness.many import DENSE_LIMIT, tops
+from ownstep.smoothness.every_device import DENSE_LIMIT, tops
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 FEW_DEVICES, SMALL = 128, 2**20

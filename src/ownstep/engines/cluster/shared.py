@@ -106,7 +106,7 @@ class Shared:
 
     def _pooled(self) -> float:
         """lambda_max of kappa sum_i w_i A_i^T A_i / n_i + diag(penalty), each rank adding its own devices' part."""
-        from ownstep.smoothness.many import DENSE_LIMIT
+        from ownstep.smoothness.every_device import DENSE_LIMIT
         from ownstep.smoothness.spectrum import lanczos
 
         model: Any = self.problem

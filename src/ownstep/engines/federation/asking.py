@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from ownstep.engines.federation import hessians
-from ownstep.engines.federation.holder import REFUSED
+from ownstep.engines.federation.data_owner import REFUSED
 from ownstep.engines.federation.nodes import Nodes, Roster
 from ownstep.engines.federation.wire import ASK, ROUND, Refused, Reply, pack_asks, pack_points, unpack_replies
 from ownstep.engines.local.answering import sketch_bytes

@@ -2,7 +2,7 @@
 
 It answers two messages. ``query.join``: who are you, how large, how curved; measured once and kept. ``train.plain``:
 the gradient at x, already multiplied by the coefficient that came with it, and the loss. An owner who takes part in a
-fit also answers ``query.ask``, see :mod:`ownstep.engines.federation.holder`. Nothing else leaves.
+fit also answers ``query.ask``, see :mod:`ownstep.engines.federation.data_owner`. Nothing else leaves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from ownstep.engines.federation import hessians
-from ownstep.engines.federation.holder import Holder, answered
+from ownstep.engines.federation.data_owner import Holder, answered
 from ownstep.engines.federation.wire import (
     NPY_HEADER,
     Question,
@@ -151,9 +151,9 @@ def site_app(open_site: Callable[[Context], Site | Holder]) -> ClientApp:
 
     Parameters
     ----------
-    open_site : makes the site from the node's context, or a :class:`~ownstep.engines.federation.holder.Holder`. It is
-        called once in a process; in deployment Flower starts a process for every message, so reading the data should
-        be quick.
+    open_site : makes the site from the node's context, or a :class:`~ownstep.engines.federation.data_owner.Holder`.
+        It is called once in a process; in deployment Flower starts a process for every message, so reading the data
+        should be quick.
 
     Notes
     -----

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ownstep.data import Dataset
-from ownstep.glm.federated.owner import Owner, fit_site
+from ownstep.glm.federated.fit_site import Owner, fit_site
 from ownstep.glm.prediction import Model, load_model
 from ownstep.partition import given
 from ownstep.support.errors import InvalidInput, OwnstepError

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ownstep.methods.base import Answer, Ask, SketchWork, Vector
-from ownstep.methods.own.bank import Bank
+from ownstep.methods.own.sketch_bank import Bank
 from ownstep.methods.search.pairs import stacked
 from ownstep.methods.search.searched import Searched, SearchedState, begin
 from ownstep.plan import Devices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ownstep.methods.base import Answer, Ask, SketchWork, Vector
-from ownstep.methods.own.bank import Bank
+from ownstep.methods.own.sketch_bank import Bank
 from ownstep.methods.search.pairs import Pairs, PairsState, Remembering
 from ownstep.methods.search.searched import begin
 from ownstep.plan import Devices

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.methods.base import Answer, Ask, Progress, Vector
-from ownstep.methods.own.forms import check, form
+from ownstep.methods.own.own_step_forms import check, form
 from ownstep.methods.own.plateau import Plateau
 from ownstep.methods.own.switch import Switch, Watch
 from ownstep.plan import Devices

@@ -21,10 +21,10 @@ from scipy.optimize import minimize
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.gossip.peers import Peers
 from ownstep.pep.bound import Bound, check_effort, worst_case
-from ownstep.pep.networks.enclose import Question, Start, canonical_question, upper
+from ownstep.pep.networks.kind_vectors import Kinds
 from ownstep.pep.networks.network_bound import question
+from ownstep.pep.networks.network_enclosure import Question, Start, canonical_question, upper
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.networks.symbols import Kinds
 from ownstep.pep.trace.units import AS_GIVEN
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.pep.networks.follow import answer, on_any_network
+from ownstep.pep.networks.network_trace import answer, on_any_network
 from ownstep.pep.trace.units import measured
 
 if TYPE_CHECKING:
-    from ownstep.pep.networks.enclose import Question
+    from ownstep.pep.networks.network_enclosure import Question
     from ownstep.pep.networks.replay import NetworkInstance
 
 Array = NDArray[np.float64]

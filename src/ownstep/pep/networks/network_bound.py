@@ -14,8 +14,8 @@ from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.methods.base import Method
 from ownstep.pep.bound import Bound
 from ownstep.pep.conditions.classes import check
-from ownstep.pep.networks.chance import check_chance
-from ownstep.pep.networks.enclose import (
+from ownstep.pep.networks.expectation import check_chance
+from ownstep.pep.networks.network_enclosure import (
     NETWORK_METRICS,
     Question,
     Start,
@@ -24,7 +24,7 @@ from ownstep.pep.networks.enclose import (
     check_question,
     upper,
 )
-from ownstep.pep.networks.follow import check_schedule
+from ownstep.pep.networks.network_trace import check_schedule
 from ownstep.pep.networks.replay import NetworkInstance, carried, replay
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ownstep.methods.base import Method
-from ownstep.pep.networks.enclose import Question, Upper, callers_question
-from ownstep.pep.networks.follow import follow
+from ownstep.pep.networks.kind_vectors import Agents, Kinds, Shared
+from ownstep.pep.networks.network_enclosure import Question, Upper, callers_question
+from ownstep.pep.networks.network_trace import follow
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.networks.symbols import Agents, Kinds, Shared
 from ownstep.pep.proof.certify import LONGEST_NAME, Certified, called, rational
 from ownstep.pep.proof.check_network import FORMAT, check, describe, digest
 from ownstep.pep.trace.units import Units

@@ -22,8 +22,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ownstep.pep.conditions.assemble import pack, quadratics, triangle
-from ownstep.pep.networks.follow import Evaluation
-from ownstep.pep.networks.symbols import Agents, Frame, Shared, padded
+from ownstep.pep.networks.kind_vectors import Agents, Frame, Shared, padded
+from ownstep.pep.networks.network_trace import Evaluation
 from ownstep.support.errors import OwnstepError
 
 Array = NDArray[np.float64]

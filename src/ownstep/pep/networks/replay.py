@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.pep.networks.chance import mean_error
-from ownstep.pep.networks.enclose import Question, Upper
 from ownstep.pep.networks.exact_replay import Data, exact_error
-from ownstep.pep.networks.follow import Evaluation, answer, on_any_network
-from ownstep.pep.networks.symbols import Agents
+from ownstep.pep.networks.expectation import mean_error
+from ownstep.pep.networks.kind_vectors import Agents
+from ownstep.pep.networks.network_enclosure import Question, Upper
+from ownstep.pep.networks.network_trace import Evaluation, answer, on_any_network
 from ownstep.pep.solve.interpolant import Interpolant
 from ownstep.pep.trace.units import Units, measured
 from ownstep.plan import Devices

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.methods.base import Answer, Method
-from ownstep.pep.networks.follow import Evaluation, Follower, answer, on_any_network
+from ownstep.pep.networks.kind_vectors import Agents, Averaging, Frame, Kinds, Shared, padded, size
+from ownstep.pep.networks.network_trace import Evaluation, Follower, answer, on_any_network
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.networks.symbols import Agents, Averaging, Frame, Kinds, Shared, padded, size
 from ownstep.pep.trace.symbolic import NotLinear, explain
 from ownstep.pep.trace.units import curvature_of, measured, power
 from ownstep.plan import Devices

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ownstep.pep.conditions.assemble import pack, triangle, unpack
+from ownstep.pep.networks.kind_vectors import Agents, Shared, padded
 from ownstep.pep.networks.program import (
     Blocks,
     Form,
@@ -33,7 +34,6 @@ from ownstep.pep.networks.program import (
     symmetric,
     triples,
 )
-from ownstep.pep.networks.symbols import Agents, Shared, padded
 from ownstep.pep.rates.lift import Lifted
 from ownstep.pep.solve.sdp import USABLE, quiet
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ownstep.methods.base import Method
+from ownstep.pep.networks.kind_vectors import Agents, Frame, Kinds, Shared
 from ownstep.pep.networks.network_proof import (
     Writer,
     called_on,
@@ -18,7 +19,6 @@ from ownstep.pep.networks.network_proof import (
     written_devices,
 )
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.networks.symbols import Agents, Frame, Kinds, Shared
 from ownstep.pep.proof.certify import Certified, rational
 from ownstep.pep.proof.check_network import digest
 from ownstep.pep.proof.check_rate import FORMAT, ROUND, check, describe

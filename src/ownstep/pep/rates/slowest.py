@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.methods.base import Method
-from ownstep.pep.networks.follow import answer, on_any_network
+from ownstep.pep.networks.network_trace import answer, on_any_network
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.trace.units import measured, power
 from ownstep.plan import Devices

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.pep.solve.parts import Candidate, Part
+from ownstep.pep.solve.candidate import Candidate, Part
 from ownstep.pep.trace.units import Setting
 
 Array = NDArray[np.float64]

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.methods.base import Answer, Method
+from ownstep.pep.solve.candidate import Candidate, Part
 from ownstep.pep.solve.interpolant import Interpolant
-from ownstep.pep.solve.parts import Candidate, Part
 from ownstep.pep.trace.units import Units
 from ownstep.plan import Devices
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ownstep.data import Dataset
 from ownstep.glm import disclosure, held_out
-from ownstep.glm.federated.agree import Agreed, Columns
+from ownstep.glm.federated.common_columns import Agreed, Columns
 from ownstep.glm.prediction import Model
 from ownstep.glm.sums import Scale, sums_of
 from ownstep.support.errors import InvalidInput

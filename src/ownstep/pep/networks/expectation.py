@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.engines.participation import Bernoulli, Cohort
-from ownstep.pep.networks.follow import Follower, Path, answer
+from ownstep.pep.networks.kind_vectors import Frame, Kinds, Shared
+from ownstep.pep.networks.network_trace import Follower, Path, answer
 from ownstep.pep.networks.program import Blocks, combine, interpolate, triples
 from ownstep.pep.networks.scaled import Program
-from ownstep.pep.networks.symbols import Frame, Kinds, Shared
 from ownstep.pep.trace.symbolic import NotLinear, explain
 from ownstep.support.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from ownstep.pep.networks.enclose import Question
+    from ownstep.pep.networks.network_enclosure import Question
     from ownstep.pep.networks.replay import NetworkInstance
 
 MOST_ENDS = 300
@@ -87,7 +87,7 @@ def _ends(asked: Question, gradient: Any, state: Any, rounds: int, name: str = "
 
 def pose_mean(asked: Question) -> tuple[Program, Path]:
     """The program of the mean metric; every device is kept apart, as the schedules tell them apart."""
-    from ownstep.pep.networks.enclose import heads_of
+    from ownstep.pep.networks.network_enclosure import heads_of
 
     devices, tilted = asked.devices, asked.rstar > 0 and asked.tilted
     kinds = Kinds.of(devices, np.arange(len(devices), dtype=float)[:, None], unit=asked.units.curvature)

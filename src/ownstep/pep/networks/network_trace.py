@@ -13,8 +13,8 @@ from ownstep.engines.participation import MISSING, effective_mix
 from ownstep.methods.base import Answer, Ask, Method
 from ownstep.methods.gossip.peers import Peers
 from ownstep.methods.local_work import LocalWork
+from ownstep.pep.networks.kind_vectors import Agents, AnyMixing, Averaging, Frame, Kinds, Shared
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.networks.symbols import Agents, AnyMixing, Averaging, Frame, Kinds, Shared
 from ownstep.pep.trace.symbolic import LossValue, NotLinear, explain
 from ownstep.pep.trace.units import measured
 from ownstep.plan import Devices

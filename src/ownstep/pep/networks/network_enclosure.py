@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.methods.base import Method
 from ownstep.pep.networks.dual import MANY, Proof, prove
-from ownstep.pep.networks.follow import Evaluation, Path, by_kind, follow
+from ownstep.pep.networks.kind_vectors import Kinds, Shared
+from ownstep.pep.networks.network_trace import Evaluation, Path, by_kind, follow
 from ownstep.pep.networks.program import Blocks, Form, combine, in_time, interpolate, mixings, triples
 from ownstep.pep.networks.scaled import Program
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.networks.symbols import Kinds, Shared
 from ownstep.pep.trace.units import AS_GIVEN, Units, measured, units_of
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
@@ -305,7 +305,7 @@ def upper(
     With ``factor``, that of one matrix; with ``inside`` an answer that is good enough to look for an instance.
     """
     if asked.chance is not None:
-        from ownstep.pep.networks.chance import pose_mean
+        from ownstep.pep.networks.expectation import pose_mean
 
         program, path = pose_mean(asked)
         return Upper(prove(program, inside=inside, deadline=deadline), program, path, None)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ownstep.glm import held_out
 from ownstep.glm.families import FAMILIES
-from ownstep.glm.federated.agree import Agreed, Columns, agree
+from ownstep.glm.federated.common_columns import Agreed, Columns, agree
 from ownstep.glm.fitting import (
     EVALUATION,
     MOST_ROUNDS,
