@@ -172,6 +172,18 @@ def test_a_difference_below_the_noise_floor_is_called_none():
     assert sentence.count("no difference") == sentence.count("(no difference: noise floor 2.00)") == 1
 
 
+def test_a_rival_that_ran_with_some_seeds_is_judged_by_those():
+    both = ((20, 20, 20), (30, 30, 30))
+    arms = {str(i): arm(*both, tuned=both) for i in range(3)}
+    for seed, rounds in (("0", 10), ("1", 40)):
+        known = next(row for row in arms[seed]["rows"] if row["method"] == "FedAdam tuned")
+        arms[seed]["rows"].append(known | {"method": "FedX tuned", "rounds": dict.fromkeys("abc", rounds)})
+    (sentence,) = [f for f in contest.judge(arms, ("FedAdam",))["findings"] if "FedX" in f]
+    assert sentence.endswith("in 2 of 3 seeds")
+    assert "(found by a search of 6 rounds)" in sentence
+    assert "1.25 " in sentence  # the mean of 10/20 and 40/20
+
+
 def test_a_contest_s_numbers_are_ratios_by_level():
     assert contested(arm((10, 20, None), (15, 50, 80), 90))[1] == pytest.approx([1.5, 2.5, 80 / 90])
     assert contested(arm((0, 20, 40), (5, None, 10), 90))[1] == pytest.approx([5, 4.5, 0.25])  # there from the start

@@ -203,17 +203,18 @@ def judge(arms: Mapping[str, Mapping[str, Any]], claimed: Sequence[str], more: f
             rival = row["method"]
             if rival in (OURS, OURS_TUNED):
                 continue
-            tuned = row["search"] is not None
-            cells = _cells(repeats, rival, OURS_TUNED if tuned else OURS)
+            tuned, having = row["search"] is not None, _having(repeats, rival)
+            cells = _cells(having, rival, OURS_TUNED if tuned else OURS)
             if rival.removesuffix(" tuned") in claimed:
                 kind = "tuned" if tuned else "as set"
                 judged = {level: ratios for level, ratios in cells.items() if ratios}
-                floors = _floors(repeats, rival, OURS_TUNED if tuned else OURS)
+                floors = _floors(having, rival, OURS_TUNED if tuned else OURS)
                 won[kind] += sum(_ahead(ratios, more) and not floors[level][1] for level, ratios in judged.items())
                 count[kind] += len(judged)
                 group = f"{name}: rounds of {rival} over those of {OURS}{' tuned' if tuned else ''}"
                 numbers += [number(f"to a gap of {level}", ratios, group) for level, ratios in judged.items()]
-            findings.append(f"{name}: {_sentence(row, repeats, cells, tuned)}")
+            some = "" if len(having) == len(repeats) else f", in {len(having)} of {len(repeats)} seeds"
+            findings.append(f"{name}: {_sentence(row, having, cells, tuned)}{some}")
         if "price" in repeats[0]:
             findings.append(f"{name}: {_priced(repeats[0]['price'])}")
     total = sum(won.values())
@@ -241,9 +242,14 @@ def fair(result: Mapping[str, Any]) -> dict[str, Any]:
         for row in repeats[0]["rows"]:
             rival, tuned = row["method"], row["search"] is not None
             if not rival.startswith(OURS):
-                found = _cells(repeats, rival, OURS_TUNED if tuned else OURS)
+                found = _cells(_having(repeats, rival), rival, OURS_TUNED if tuned else OURS)
                 cells.setdefault(rival, []).extend(ratios for ratios in found.values() if ratios)
     return fairness.against(cells, "settings (graph or split, level)")
+
+
+def _having(repeats: Sequence[Mapping[str, Any]], rival: str) -> list[Mapping[str, Any]]:
+    """The arms in which a rival was run: newer ones may be missing in some."""
+    return [arm for arm in repeats if any(row["method"] == rival for row in arm["rows"])]
 
 
 def _cells(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str) -> dict[str, list[float]]:
