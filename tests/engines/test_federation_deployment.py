@@ -137,7 +137,7 @@ def test_a_run_survives_a_bad_site_a_killed_site_and_a_killed_coordinator(net, p
         net.start_site(name, f'site-file="{net.folder / name}.py"')
     for name in NAMES:
         net.wait_for(name, "SuperNode ID")
-    settings = f'rounds={ROUNDS} switch="at:{SWITCH}" deadline=40.0 out="{net.folder / "out"}"'
+    settings = f'rounds={ROUNDS} switch="at:{SWITCH}" deadline=30.0 out="{net.folder / "out"}"'
     first = net.flwr("run", net.folder / "app", "loopback", "--stream", "-c", settings)
 
     net.wait_for("ann", "ROUND 1]", 300)
@@ -163,7 +163,7 @@ def test_a_run_survives_a_bad_site_a_killed_site_and_a_killed_coordinator(net, p
     assert set(why) == {"moody", "victim"}
     assert all(word in dict(why["moody"])[k] for k, word in REFUSALS.items())
     # whichever comes first: the deadline, or the SuperLink's word that it has no heartbeat of that site any more
-    assert any("no reply within 40 s" in text or "not reached" in text for _, text in why["victim"])
+    assert any("no reply within 30 s" in text or "not reached" in text for _, text in why["victim"])
     here = dict(zip(NAMES, history.took_part.T, strict=True))
     assert here["ann"].all()
     assert here["moody"].tolist() == [True] + [False] * 4
