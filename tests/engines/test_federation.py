@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 import shutil
 import time
@@ -26,11 +25,12 @@ from ownstep.cli import main  # noqa: E402
 from ownstep.engines import Bernoulli, Cohort, Outages, describe, run  # noqa: E402
 from ownstep.engines.federation import coordinator as fed  # noqa: E402
 from ownstep.engines.federation.app import init  # noqa: E402
-from ownstep.engines.federation.nodes import Nodes, Roster, limited_memory  # noqa: E402
+from ownstep.engines.federation.nodes import Nodes, limited_memory  # noqa: E402
 from ownstep.engines.federation.secure import SecurePlus  # noqa: E402
 from ownstep.engines.federation.site import Site, load_open_site, site_app  # noqa: E402
 from ownstep.engines.federation.wire import Question, Refused, checked  # noqa: E402
 from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold  # noqa: E402
+from ownstep.problems import BinaryLogistic  # noqa: E402
 from ownstep.smoothness import Smoothness  # noqa: E402
 from ownstep.support.errors import InvalidInput, OwnstepError  # noqa: E402
 
@@ -520,9 +520,10 @@ def test_a_restarted_coordinator_goes_on_as_if_nothing_had_happened(small_logist
     unbroken = fed.run(OwnStep(At(5)), DirectGrid(apps_of(small_logistic), silent), 9, terms)
     first = DirectGrid(apps_of(small_logistic), silent)
     fed.run(OwnStep(At(5)), first, 4, terms, folder=tmp_path)
-    second = DirectGrid(apps_of(small_logistic), lambda node, sent: silent(node, sent + 1 + 4))
+    second = DirectGrid(apps_of(small_logistic), lambda node, sent: silent(node, sent + 4))
     ours = fed.run(OwnStep(At(5)), second, 9, terms, folder=tmp_path)
-    assert "query.join" not in second.kinds  # nobody is asked again who they are
+    assert second.kinds[:4] == ["query.join"] * 3 + ["train.plain"]  # all are asked once more who they are
+    assert "query.join" not in second.kinds[4:]
     np.testing.assert_array_equal(ours.x, unbroken.x)
     np.testing.assert_array_equal(ours.took_part, unbroken.took_part)
     assert ours.settings["absences"] == unbroken.settings["absences"]
@@ -560,14 +561,36 @@ def test_a_site_that_comes_back_with_other_data_is_refused(small_logistic, tmp_p
 
 
 def test_a_checkpoint_of_other_data_is_refused(small_logistic, tmp_path):
-    fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 3, ALL, folder=tmp_path)
-    roster = Roster.load(tmp_path / "sites.json")
-    changed = json.loads((tmp_path / "sites.json").read_text()) | {
-        "losses": [roster.losses[0] + 0.1, *roster.losses[1:]]
-    }
-    (tmp_path / "sites.json").write_text(json.dumps(changed))
+    for folder, problem in ((tmp_path / "a", small_logistic), (tmp_path / "b", make_logistic(seed=8))):
+        fed.run(GD(0.1), DirectGrid(apps_of(problem)), 3, ALL, folder=folder)
+    (kept,) = (tmp_path / "b").glob("*.ckpt.npz")
+    shutil.copy(kept, tmp_path / "a")
     with pytest.raises(OwnstepError, match="of another run"):
-        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 5, ALL, folder=tmp_path)
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 5, ALL, folder=tmp_path / "a")
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_site_whose_data_changed_between_two_starts_is_named(small_logistic, tmp_path, renamed):
+    """Whether or not its node has the same id."""
+    fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 3, BRIEF, folder=tmp_path)
+    apps = apps_of(small_logistic)
+    rows, labels = small_logistic.rows(1), small_logistic._y[small_logistic.block(1)]
+    fewer = Site("D2", BinaryLogistic(rows[1:], labels[1:], mu=small_logistic.strong_convexity))
+    apps[1] = site_app(lambda context: fewer)
+    grid = DirectGrid(apps)
+    if renamed:
+        listed = tmp_path / "sites.json"
+        listed.write_text(listed.read_text().replace("102", "999"))
+    with pytest.raises(OwnstepError, match=r"site 'D2' is not what it was .* \(its samples, .*differs\)"):
+        fed.run(GD(0.1), grid, 5, BRIEF, folder=tmp_path)
+
+
+def test_a_known_site_that_is_silent_at_a_new_start_is_absent_and_nothing_waits_for_it(small_logistic, tmp_path):
+    fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 3, BRIEF, folder=tmp_path)
+    again = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 102)
+    history = fed.run(GD(0.1), again, 5, BRIEF, folder=tmp_path)
+    assert history.took_part[3:, [0, 2]].all()
+    assert not history.took_part[3:, 1].any()
 
 
 # --- bad sites --------------------------------------------------------------------------------------------------------

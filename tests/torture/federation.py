@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 from ownstep.engines import run
 from ownstep.engines.federation.app import init
 from ownstep.engines.federation.loopback import Loopback
+from ownstep.engines.federation.loopback import keys as certificates
 from ownstep.history import History
 from ownstep.methods import At, OwnStep
 from ownstep.partition import given
@@ -26,7 +28,8 @@ NAMES = ("ann", "bob", "cid")
 ROUNDS, SWITCH, DEADLINE = 3, 2, 20.0
 FAULTS = (
     "nan", "inf", "1e200", "huge", "wrong shape", "late", "kill site", "freeze site", "kill SuperLink",
-    "kill coordinator", "loss of 1e200", "loud words", "flipped bit",
+    "kill coordinator", "loss of 1e200", "loud words", "flipped bit", "other data", "stranger", "second copy",
+    "full disk",
 )  # fmt: skip
 INSIDE = {"nan", "inf", "1e200", "huge", "wrong shape", "late", "loss of 1e200", "loud words"}
 """Faults that the site's own problem makes, told by a file; the others come from outside."""
@@ -129,6 +132,9 @@ def trial(federation: Federation, fault: str, seed: int) -> Trial:
     witness = next(name for name in NAMES if name != site)
     before = net.log(witness).count(f"ROUND {k}]")
     try:
+        if fault == "full disk" and not _small_disk(out):
+            done.outcome, done.ok = "not tried", True  # needs the right to mount a file system
+            return done
         if fault in INSIDE:
             federation.fault(site, fault, k, DEADLINE + 5)
             log = federation.finish(out)
@@ -145,6 +151,11 @@ def trial(federation: Federation, fault: str, seed: int) -> Trial:
         done.outcome = "ended" if f"all {ROUNDS} rounds done" in log else "named error"
         if not (out / "history.npz").exists():
             again = federation.finish(out)
+            if fault == "other data":
+                if f"site '{site}' is not what it was when this federation began" not in again:
+                    raise Broken(f"other data on a site was not named: {again[-500:]}")
+                os.replace(federation.folder / f"{site}.kept", federation.folder / f"{site}.npz")
+                again = federation.finish(out)
             if fault == "flipped bit" and "is not a readable checkpoint" in again:
                 _only_one(out / "checkpoints")  # and it is named: a person decides to begin anew
                 again = federation.finish(out)
@@ -159,6 +170,11 @@ def trial(federation: Federation, fault: str, seed: int) -> Trial:
         done.why = str(broken)[-800:]
     finally:
         federation.fault()
+        kept = federation.folder / f"{site}.kept"
+        if kept.exists():
+            os.replace(kept, federation.folder / f"{site}.npz")
+        if fault == "full disk" and os.path.ismount(out):
+            subprocess.run(["umount", str(out)], check=True)
     return done
 
 
@@ -184,6 +200,33 @@ def _disturb(federation: Federation, fault: str, site: str, process: Any, out: P
             if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
         _wait_or_stop(process)
+    elif fault == "other data":
+        net.kill("superlink")
+        process.wait(60)
+        mine = federation.folder / f"{site}.npz"
+        data = dict(np.load(mine))
+        os.replace(mine, mine.with_suffix(".kept"))
+        np.savez(mine, rows=data["rows"][1:], labels=data["labels"][1:])  # one row less
+        net.start_link()
+    elif fault == "stranger":
+        stranger, _ = certificates.node_key(federation.folder, "stranger")
+        ca = ("--root-certificates", federation.folder / "ca.crt")
+        net.start_site("stranger", options=(*ca, "--auth-supernode-private-key", stranger, "--max-retries", "0"))
+        process.wait(200)
+        net.processes["stranger"].wait(60)
+        if "SuperNode ID" in net.log("stranger"):
+            raise Broken("a stranger was let in")
+        net.kill("stranger")
+    elif fault == "second copy":
+        net.keys["copy"] = net.keys[site]
+        net.start_site("copy", f'site-file="{federation.folder / site}.py"')
+        process.wait(200)
+        if "SuperNode ID" in net.log("copy"):
+            raise Broken("two SuperNodes of one key were let in at once")
+        net.kill("copy")
+    elif fault == "full disk":
+        process.wait(200)
+        subprocess.run(["mount", "-o", "remount,size=10m", str(out)], check=True)  # somebody has made room
     elif fault == "flipped bit":
         net.kill("superlink")
         process.wait(60)
@@ -191,6 +234,15 @@ def _disturb(federation: Federation, fault: str, site: str, process: Any, out: P
             flip(file, rng)
         net.start_link()
     return str(net.log(process))
+
+
+def _small_disk(out: Path) -> bool:
+    """A disk of one page in the place of the run's folder; False where nobody may mount one."""
+    out.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(out)], capture_output=True)
+    if made.returncode:
+        out.rmdir()
+    return made.returncode == 0
 
 
 def _only_one(folder: Path) -> None:

@@ -170,7 +170,7 @@ def _race(
 ) -> dict[str, History]:  # fmt: skip
     listed = None if place is None else place / "sites.json"
     known = Roster.load(listed) if listed is not None and listed.exists() else None
-    roster = gather(grid, terms.sites, terms.joining, known, task)
+    roster = gather(grid, terms.sites, terms.joining, known, task, terms.deadline)
     if listed is not None:
         roster.save(listed)
     start = roster.x0() if x0 is None else np.asarray(x0, roster.dtype)

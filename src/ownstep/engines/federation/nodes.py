@@ -243,28 +243,36 @@ class _Found:
 
 
 def gather(
-    grid: Grid, sites: int, deadline: float, known: Roster | None = None, task: Mapping[str, Any] | None = None
+    grid: Grid,
+    sites: int,
+    deadline: float,
+    known: Roster | None = None,
+    task: Mapping[str, Any] | None = None,
+    patience: float | None = None,
 ) -> Roster:
     """Wait until the expected number of sites has joined, and ask each once who it is.
 
     Parameters
     ----------
-    known : the roster of an earlier start. Its sites need not be there again, and are not asked again unless their node
-        has another id now.
+    known : the roster of an earlier start. Its sites need not be there again; those that are must hold the data they
+        had then.
     task : for sites that become one when they are told what for.
+    patience : seconds to wait for known sites, which may be away; as long as for new ones by default.
     """
     ends = time.monotonic() + deadline
     answers: dict[int, dict[str, Any]] = {}
     settled = set() if known is None else set(known.nodes)
     nodes = Nodes(grid, deadline)
+    question = RecordDict({"join": ConfigRecord({"wants": "name, samples, smoothness"})})
+    if task is not None:
+        question["task"] = ConfigRecord(dict(task))
+    if known is not None:
+        _still_themselves(known, Nodes(grid, deadline if patience is None else patience), question)
     while True:
         online = set(grid.get_node_ids())
         fresh = sorted(online - settled)
         if fresh:
             nodes.deadline = max(1.0, ends - time.monotonic())
-            question = RecordDict({"join": ConfigRecord({"wants": "name, samples, smoothness"})})
-            if task is not None:
-                question["task"] = ConfigRecord(dict(task))
             wanted = min(len(fresh), sites - len(answers)) if known is None else None
             for node, reply in nodes.ask(dict.fromkeys(fresh, question), JOIN, "join", enough=wanted).items():
                 answers[node] = _description(node, reply)
@@ -277,6 +285,20 @@ def gather(
             here = ", ".join(sorted(repr(a["name"]) for a in answers.values())) or "none"
             raise OwnstepError(f"{len(answers)} of {sites} sites joined within {deadline:g} s: {here}")
         time.sleep(min(1.0, deadline / 20))
+
+
+def _still_themselves(known: Roster, nodes: Nodes, question: RecordDict) -> None:
+    """Those of an earlier start whose node is the same; who does not answer now counts as absent, round by round."""
+    online = set(nodes.grid.get_node_ids())
+    back = [node for node in known.nodes if node in online]
+    for node, reply in nodes.ask(dict.fromkeys(back, question), JOIN, "join").items() if back else ():
+        if isinstance(reply, Message) and not reply.has_error():
+            about = _description(node, reply)
+            if about["name"] != known.names[known.nodes.index(node)]:
+                raise OwnstepError(
+                    f"node {node} was {known.names[known.nodes.index(node)]!r}, and is {about['name']!r}"
+                )
+            _same_site(known, about)
 
 
 def _description(node: int, reply: Message | Refused) -> dict[str, Any]:
