@@ -132,10 +132,13 @@ def trial(federation: Federation, fault: str, seed: int) -> Trial:
     witness = next(name for name in NAMES if name != site)
     before = net.log(witness).count(f"ROUND {k}]")
     try:
-        if fault == "full disk" and not _small_disk(out):
-            done.outcome, done.ok = "not tried", True  # needs the right to mount a file system
-            return done
-        if fault in INSIDE:
+        if fault == "full disk":
+            if not _small_disk(out, int(rng.integers(1, 6))):
+                done.outcome, done.ok = "not tried", True  # needs the right to mount a file system
+                return done
+            log = federation.finish(out)
+            subprocess.run(["mount", "-o", "remount,size=10m", str(out)], check=True)  # somebody has made room
+        elif fault in INSIDE:
             federation.fault(site, fault, k, DEADLINE + 5)
             log = federation.finish(out)
         else:
@@ -224,9 +227,6 @@ def _disturb(federation: Federation, fault: str, site: str, process: Any, out: P
         if "SuperNode ID" in net.log("copy"):
             raise Broken("two SuperNodes of one key were let in at once")
         net.kill("copy")
-    elif fault == "full disk":
-        process.wait(200)
-        subprocess.run(["mount", "-o", "remount,size=10m", str(out)], check=True)  # somebody has made room
     elif fault == "flipped bit":
         net.kill("superlink")
         process.wait(60)
@@ -236,10 +236,11 @@ def _disturb(federation: Federation, fault: str, site: str, process: Any, out: P
     return str(net.log(process))
 
 
-def _small_disk(out: Path) -> bool:
-    """A disk of one page in the place of the run's folder; False where nobody may mount one."""
+def _small_disk(out: Path, pages: int) -> bool:
+    """A disk of a few pages in the place of the run's folder; False where nobody may mount one."""
     out.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(out)], capture_output=True)
+    size = f"size={4 * pages}k"
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(out)], capture_output=True)
     if made.returncode:
         out.rmdir()
     return made.returncode == 0

@@ -30,8 +30,11 @@ TOP = 3.0
 SCALES = tuple(2.0**o for o in range(-2, 7))
 NEWER = ("FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedDyn", "Scaffnew", "FedExP", "FedSPS", "Delta-SGD")
 """Federated methods that the paper does not name; tuned beside its rivals in a full run, with five local steps."""
+NEWER_SEEDS = 2
+"""Runs that have them: their searches, with five local steps a round, take most of the time."""
 SETTINGS = (
-    ("newer rivals", "none", f"{', '.join(NEWER)}, tuned, five local steps; where a result has them", "to compare"),
+    ("newer rivals", "none", f"{', '.join(NEWER)}, tuned, five local steps, in the first {NEWER_SEEDS} runs",
+     "to compare; their searches take hours"),
     ("noise floor", "not measured", "the largest ratio between rounds of one method with other seeds, of the two that "
      "are compared", "a difference below it is called none"),
     ("tuned", "not said", "first in a search's race to the tightest level, then run again with what it found",
