@@ -2,8 +2,8 @@
 
 Plants one small mistake at a time (``mutants.py``) in a copy of the last commit, runs the tests of that module and sees
 whether one turns red. Tried are, in this order and as ``mutation.toml`` says: every mistake written down by hand
-(``mistakes``), every mutant of some modules (``whole``), a seeded part of those in the lines by which methods move
-(``updates``), and a seeded sample over all modules. Survivors that change nothing are argued one by one under
+(``mistakes``), a seeded sample over all modules, a seeded part of those in the lines by which methods move
+(``updates``), and every mutant of some modules (``whole``). Survivors that change nothing are argued one by one under
 ``equivalent``.
 
     python tools/mutate.py                          to results/mutation.json and docs/mutation.svg
@@ -45,6 +45,7 @@ ROOT = Path(__file__).parent.parent
 CONFIG = tomllib.loads((ROOT / "tools" / "mutation.toml").read_text())
 RECORD = ROOT / "results" / "mutation.json"
 PARTS = ("hand", "whole", "updates", "sample")
+ORDER = ("hand", "sample", "updates", "whole")
 Key = tuple[str, str, str, str, int]
 Row = dict[str, Any]
 """A mutant's fields and the parts it is ``of``; once it was tried ``killed``, ``by``, ``equivalent``, ``seconds``."""
@@ -391,12 +392,13 @@ def carried(old: Record, commit: Commit, options: argparse.Namespace) -> Record:
 
 
 def complete(record: Record, commit: Commit, options: argparse.Namespace) -> None:
-    """Try what is left, by hand first and the sample last, and keep the record after each."""
+    """Try what is left, by hand first, then the sample, and keep the record after each."""
     why, wrong = equivalents(commit.mutants())
     for line in wrong:
         print(f"an equivalent of mutation.toml {line}", file=sys.stderr)
     left = [row for row in record.rows.values() if "killed" not in row]
-    left.sort(key=lambda row: min(PARTS.index(part) for part in row["of"]))
+    random.Random(options.seed).shuffle(left)  # so that what was tried of a sample, when time ends, is one too
+    left.sort(key=lambda row: min(ORDER.index(part) for part in row["of"]))
     before, began = record.about["minutes"], time.time()
     record.about["goes"] += 1
 
