@@ -397,7 +397,7 @@ def complete(record: Record, commit: Commit, options: argparse.Namespace) -> Non
     for line in wrong:
         print(f"an equivalent of mutation.toml {line}", file=sys.stderr)
     left = [row for row in record.rows.values() if "killed" not in row]
-    random.Random(options.seed).shuffle(left)  # so that what was tried of a sample, when time ends, is one too
+    random.Random(record.about["seed"]).shuffle(left)  # so that what was tried of a sample, when time ends, is one too
     left.sort(key=lambda row: min(ORDER.index(part) for part in row["of"]))
     before, began = record.about["minutes"], time.time()
     record.about["goes"] += 1
