@@ -101,7 +101,7 @@ class Copy:
         took, lines = time.monotonic() - began, answer["out"].strip().splitlines()
         if answer["code"] is None:
             return False, f"no end within {limit:.0f} s", took
-        red = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        red = [line for line in lines if line.startswith(("FAILED tests/", "ERROR tests/"))]
         why = " ".join(first_red(red[0])) if red else lines[-1] if lines else "crashed"
         return answer["code"] in (0, 5), why, took
 

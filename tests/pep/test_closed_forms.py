@@ -130,3 +130,11 @@ def test_more_rounds_and_larger_radii() -> None:
     devices = Devices.uniform([0.5, 3.0], 0.1)
     small, large = (pep.worst_case(OwnStep(At(2)), devices, 4, r, 0.1 * r) for r in (1e-3, 1e3))
     assert large.upper == pytest.approx(1e12 * small.upper, rel=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["value", "distance", "gradient"])
+def test_one_step_of_gd_ends_on_a_round_bowl(metric: str) -> None:
+    """f = L/2 ||x - x*||^2 and the step 1/L: x^1 = x*, so that every error is exactly zero."""
+    bound = pep.worst_case(GD("mean"), one(2.0, 2.0), 1, RADIUS, 0.0, metric)
+    assert (bound.lower, bound.upper) == (0.0, 0.0)
+    assert bound.status.startswith("zero")
