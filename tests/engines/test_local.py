@@ -343,3 +343,8 @@ def test_an_interrupted_comparison_goes_on(small_logistic, tmp_path, monkeypatch
 def test_bad_input_is_quoted(small_logistic, call, message):
     with pytest.raises(InvalidInput, match=message):
         call(small_logistic)
+
+
+def test_a_history_is_called_what_it_was_told_or_by_its_method(small_logistic):
+    assert local.run(GD(0.1), small_logistic, 1, name="mine").name == "mine"
+    assert local.run(GD(0.1), small_logistic, 1).name == repr(GD(0.1))

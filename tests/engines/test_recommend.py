@@ -190,6 +190,20 @@ def test_a_first_order_method_is_given_four_times_the_seconds_of_the_best_so_far
     assert _allowed(LBFGS(), d, [near, far], known) == (500, "")
 
 
+def test_a_method_that_would_lose_is_not_run_and_the_reason_is_noted(monkeypatch):
+    problem, wire = made(n=300, d=30, mu=1.0), TimeModel(0.1, 1e9, 1e9, 0.01)
+    monkeypatch.setattr(recommending, "_allowed", lambda m, *_: (500, "too slow" if m == Newton() else ""))
+    found = rehearse(problem, [wire])
+    assert found.notes["Newton"] == "too slow"
+    assert "Newton" not in found.histories
+    assert "L-BFGS" in found.histories
+
+
+def test_unless_told_otherwise_the_candidates_are_shown():
+    assert shows() == shows(candidates())
+    assert "L-BFGS" in shows()
+
+
 def test_what_cannot_be():
     problem = make_logistic()
     with pytest.raises(InvalidInput, match=r"at most 0.9, got 0.95"):

@@ -95,6 +95,16 @@ def test_nystrom_of_a_singular_matrix():
     np.testing.assert_allclose((vectors.T * values) @ vectors, K, atol=1e-5)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_nystrom_has_no_units(unit):
+    """The shift that makes it stable is a share of the matrix's size."""
+    low = np.random.default_rng(0).standard_normal((30, 3))
+    H, omega = low @ low.T, shared_matrix(1, 30, 8, low[:, 0])
+    values = nystrom(omega, unit * (H @ omega))[1]
+    np.testing.assert_allclose(values[:3] / unit, np.linalg.eigvalsh(H)[:-4:-1], rtol=1e-9)
+    assert (values[3:] < 1e-9 * values[0]).all()
+
+
 def random_metric(rng, d, m, free):
     rows = rng.standard_normal((m, d))
     M = rows.T @ rows + np.diag(np.r_[np.full(d - free, 0.7), np.full(free, 0.2)])

@@ -126,3 +126,20 @@ def test_losses_far_from_zero_to_the_last_digits(score):
         losses, slope = made.mix(torch.ones(1, dtype=torch.float64), np.ones(1))
         assert losses[0] == pytest.approx((np.logaddexp(0, -score) + np.logaddexp(0, score)) / 2, rel=1e-15)
         assert float(slope) == pytest.approx(score * (expit(score) - expit(-score)) / 2, rel=1e-14)
+
+
+class Told:
+    """Sparse rows that say how many entries they have; what is stored is small."""
+
+    def __init__(self, entries: int) -> None:
+        few = sp.csr_array(np.eye(3))
+        self.indptr, self.indices, self.data, self.shape, self.nnz = few.indptr, few.indices, few.data, (3, 3), entries
+
+    def tocsr(self):
+        return self
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+@pytest.mark.parametrize(("entries", "kind"), [(2**31 - 1, torch.int32), (2**31, torch.int64)])
+def test_places_of_entries_are_long_numbers_only_where_they_must_be(entries, kind):
+    assert tensor_rows.place(Told(entries), None, False, torch.float64, torch.device("cpu")).columns.dtype == kind
