@@ -93,3 +93,28 @@ def test_worst_cases_agree_with_the_closed_form_of_gradient_descent():
     L_bar, step = 5 / 3, 1.25 * 4 / 3
     quadratic = 100 * L_bar / 2 * (1 - step * L_bar) ** 8
     assert found["values"]["GD matched step"] == pytest.approx(quadratic, rel=1e-4)
+
+
+@pytest.mark.parametrize(("options", "seeds"), [({}, 8), ({"seeds": 3}, 3), ({"quick": True}, 2)])
+def test_digits_are_run_with_so_many_seeds(monkeypatch, options, seeds):
+    series = {name: decay(0.01) for name in ("GD 1/L-bar", "GD matched step", "Algorithm 1")}
+    seen = []
+
+    def digits(seed, rounds, progress):
+        seen.append(seed)
+        return {"seed": seed, "gain": 1.0, "series": series}
+
+    monkeypatch.setattr(attribution, "_digits", digits)
+    monkeypatch.setattr(attribution, "RECORDED", ())
+    monkeypatch.setattr(attribution, "_worst_case", lambda rounds: {})
+    attribution.run(seed=5, **options)
+    assert seen == list(range(5, 5 + seeds))
+
+
+def test_w8a_is_one_run_of_seed_0_per_split(tmp_path):
+    arm = {"series": {"GD": {"round": [0, 1], "gap": [1.0, 0.5]}}, "plan": {"gain": 1.5}}
+    (tmp_path / "w8a").mkdir()
+    result = {"subset": {"by_norm": arm}, "all": {"iid": arm}}
+    (tmp_path / "w8a" / "result.json").write_text(json.dumps({"result": result}))
+    run = {"seed": 0, "gain": 1.5, "series": {"GD": ([0, 1], [1.0, 0.5])}}
+    assert dict(attribution._recorded("w8a", tmp_path)) == {"w8a subset, by_norm": [run], "w8a all, iid": [run]}
