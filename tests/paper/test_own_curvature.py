@@ -163,3 +163,9 @@ def test_a_rival_out_of_processor_time_is_not_there(monkeypatch):
     (row,) = curvature_runs.rows_of("breast_cancer", 1e-2, 0, [("iid", 3, "giant", None)])
     assert row["exchanges"] is None
     assert "out of processor time after 0 exchanges" in row["stopped"]
+
+
+def test_the_number_of_the_claim_is_own_curvature_s_and_no_rival_s():
+    result = made(21, 18, default=50)
+    result["rows"] += rows([(own_curvature.MAIN, "label", 10, "sum", 10, seed, 90) for seed in (0, 1)])["rows"]
+    assert curvature_findings.measured(result).startswith("50 exchanges where L-BFGS needs 60 (ten devices by label, ")
