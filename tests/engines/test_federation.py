@@ -903,6 +903,7 @@ def test_a_secure_round_survives_a_site_that_falls_silent(small_logistic):
     assert ours.took_part.tolist() == [[True] * 3] * 2
     (absence,) = ours.settings["absences"]
     assert (absence["site"], absence["first"]) == ("D3", 2)
+    assert absence["why"] == "no reply within 0.3 s"
     here = small_logistic.weights[:2] / small_logistic.weights[:2].sum()
     losses, _ = small_logistic.mix(ours.x, small_logistic.weights)
     assert ours.value[-1] == pytest.approx(here @ losses[:2], abs=1e-5)
