@@ -21,11 +21,9 @@ export FLWR_TELEMETRY_ENABLED ?= 0
 demo: $(CORE)
 	$(BIN)/ownstep demo
 
-# mypy is one of the tests (tests/test_package.py), so that it shares the cores with the others. One worker more than
-# cores: the one with the tests that start processes waits for them most of the time.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# mypy is one of the tests (tests/test_package.py), so that it shares the cores with the others.
 test: style
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadgroup
 
 # What to run while writing: everything but the tests marked slow (tests/conftest.py lists them by file).
 test-fast: $(INSTALLED)

@@ -25,7 +25,7 @@ from ownstep.cli import main  # noqa: E402
 from ownstep.engines import Bernoulli, Cohort, Outages, describe, run  # noqa: E402
 from ownstep.engines.federation import coordinator as fed  # noqa: E402
 from ownstep.engines.federation.app import init  # noqa: E402
-from ownstep.engines.federation.nodes import Nodes, limited_memory  # noqa: E402
+from ownstep.engines.federation.nodes import Nodes  # noqa: E402
 from ownstep.engines.federation.secure import SecurePlus  # noqa: E402
 from ownstep.engines.federation.site import Site, load_open_site, site_app  # noqa: E402
 from ownstep.engines.federation.wire import Question, Refused, checked  # noqa: E402
@@ -33,6 +33,7 @@ from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold 
 from ownstep.problems import BinaryLogistic  # noqa: E402
 from ownstep.smoothness import Smoothness  # noqa: E402
 from ownstep.support.errors import InvalidInput, OwnstepError  # noqa: E402
+from ownstep.support.memory import limited_memory  # noqa: E402
 
 from ..conftest import make_least_squares, make_logistic  # noqa: E402
 from . import written_by_0_1  # noqa: E402

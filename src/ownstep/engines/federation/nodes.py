@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from ownstep.engines.federation.wire import JOIN, Refused, size
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError, plain_text
 from ownstep.support.files import write_atomically
+from ownstep.support.memory import limited_memory
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """Seconds between two looks for replies: the first pause of a round, and the one that doubling stops at."""
@@ -385,23 +385,3 @@ def _same_site(known: Roster, about: Mapping[str, Any]) -> None:
             f"site {about['name']!r} is not what it was when this federation began (its {', '.join(differs)} differs): "
             "bring its data back, or begin in another folder"
         )
-
-
-@contextmanager
-def limited_memory(budget: int) -> Iterator[None]:
-    """Let this process grow by at most so many bytes inside the block (on Linux): beyond, Python raises MemoryError."""
-    try:
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (ImportError, OSError):
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = pages * resource.getpagesize() + budget
-    ceilings = [c for c in (soft, hard) if c != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min([limit, *ceilings]), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
