@@ -53,7 +53,7 @@ def test_the_wheel_installs_and_its_demo_runs(tmp_path):
         assert f"ownstep/{needed}" in inside
     shell(sys.executable, "-m", "venv", tmp_path / "clean")
     python = tmp_path / "clean" / "bin" / "python"
-    shell(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel)
+    shell(python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt", wheel)
     place = tmp_path / "elsewhere"
     place.mkdir()
     told = shell(python, "-m", "ownstep", "demo", cwd=place, PYTHONPATH="")

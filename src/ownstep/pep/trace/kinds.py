@@ -120,12 +120,12 @@ def below(asked: Setting, label: Index, *, local_optima: bool) -> list[Group]:
     """Clusters of the devices asked about, each of one function."""
     d, mixes = asked.devices, np.stack([np.asarray(mix) for mix in asked.path.mixes])
     a = d.L - d.mu
+    sizes = [(Fraction(mu), Fraction(L)) for mu, L in zip(d.mu.tolist(), d.L.tolist(), strict=True)]
+    exact = [mu / (L - mu) for mu, L in sizes]
     groups = []
     for b in np.unique(label):
         index = np.flatnonzero(label == b)
-        furthest = min(
-            index, key=lambda i: Fraction(float(d.mu[i])) / (Fraction(float(d.L[i])) - Fraction(float(d.mu[i])))
-        )
+        furthest = min(map(int, index), key=exact.__getitem__)
         index = np.concatenate([[furthest], index[index != furthest]])
         w = d.weights[index]
         total = float(w.sum())
