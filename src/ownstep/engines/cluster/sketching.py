@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ownstep.engines.cluster.shared import Shared
 from ownstep.engines.local.sketching import Sketching
 from ownstep.methods import Sketch, SketchWork
+from ownstep.smoothness.sketch import span_of
 from ownstep.support.vectors import like, to_numpy
 
 
@@ -39,11 +40,11 @@ class SharedSketching(Sketching):
     def shared(self, x: Any, work: SketchWork, mix: NDArray[np.float64]) -> Sketch:
         """sum_i c_i H_i Omega over the devices of all ranks."""
         part, ranks = super().shared(x, work, mix[self.everyone.mine]), self.everyone.ranks
-        traces = np.zeros(2 * ranks.size)
-        traces[[ranks.rank, ranks.size + ranks.rank]] = part.trace, part.penalty
-        total, traces = ranks.add(part.vectors, traces)
-        trace, penalty = traces[: ranks.size].sum(), traces[ranks.size :].sum()
-        return Sketch(total, np.zeros(0), float(trace), float(penalty), part.free)
+        numbers = np.zeros((3, ranks.size))
+        numbers[:, ranks.rank] = part.trace, part.penalty, part.span or 0
+        total, numbers = ranks.add(part.vectors, numbers.ravel())
+        trace, penalty, span = numbers.reshape(3, -1).sum(axis=1).tolist()
+        return Sketch(total, np.zeros(0), trace, penalty, part.free, round(span))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint: of all devices, as the local engine writes them."""
@@ -62,9 +63,10 @@ class SharedSketching(Sketching):
 
 
 def _packed(sketch: Sketch) -> bytes:
-    """Two whole numbers, four real ones and the values, then the vectors: nothing that could be executed."""
+    """Two whole numbers, five real ones and the values, then the vectors: nothing that could be executed."""
     vectors = np.ascontiguousarray(to_numpy(sketch.vectors))
-    numbers = [*vectors.shape, vectors.itemsize, sketch.trace, sketch.penalty, sketch.free, *sketch.values]
+    numbers = [*vectors.shape, vectors.itemsize, sketch.trace, sketch.penalty, sketch.free]
+    numbers += [span_of(sketch), *sketch.values]
     return np.array([len(numbers), *numbers], float).tobytes() + vectors.tobytes()
 
 
@@ -72,10 +74,10 @@ def _unpacked(data: bytes, template: Any) -> list[Sketch]:
     found, at = [], 0
     while at < len(data):
         count = int(np.frombuffer(data, float, 1, at)[0])
-        k, d, size, trace, penalty, free, *values = np.frombuffer(data, float, count, at + 8).tolist()
+        k, d, size, trace, penalty, free, span, *values = np.frombuffer(data, float, count, at + 8).tolist()
         at += 8 * (count + 1)
         kind = np.float64 if size == 8 else np.float32
         vectors = np.frombuffer(data, kind, int(k * d), at).reshape(int(k), int(d))
         at += int(k * d * size)
-        found.append(Sketch(like(vectors.copy(), template), np.array(values), trace, penalty, int(free)))
+        found.append(Sketch(like(vectors.copy(), template), np.array(values), trace, penalty, int(free), int(span)))
     return found

@@ -3,11 +3,11 @@
 Whatever the coordinator needs as a sum is one flat vector behind the gradient, so that it adds up, under secure
 aggregation too:
 
-    extra = [ c_i grad f_i(base) | triangle of c_i H_i | c_i H_i Omega, row by row | c_i (trace, penalty, free) ]
+    extra = [ c_i grad f_i(base) | triangle of c_i H_i | c_i H_i Omega, by rows | c_i (trace, penalty, free), r_i / d ]
 
 with only the parts that were asked for; a trace that is not known travels as -1. A site's own leading eigenpairs are no
 sum: they travel as (k, d + 1) numbers, every row an eigenvector and its eigenvalue, followed by one row that holds the
-trace, the penalty and how many coordinates it leaves free.
+trace, the penalty, how many coordinates it leaves free, and the span (:class:`~ownstep.smoothness.sketch.Sketch`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ownstep.engines.local.answering import triangle
 from ownstep.engines.local.sketching import Sketching
 from ownstep.methods import Answer, Ask, SketchWork
-from ownstep.smoothness.sketch import Sketch
+from ownstep.smoothness.sketch import Sketch, span_of
 from ownstep.smoothness.sketch import checked as checked_sketch
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy
@@ -69,7 +69,7 @@ def from_words(said: Mapping[str, Any]) -> More:
 def extra_length(ask: Ask) -> int:
     """Numbers of the flat vector behind the gradient."""
     d, work = len(ask.x), ask.sketch
-    sketched = d * min(work.rank, d) + 3 if work is not None and work.shared else 0
+    sketched = d * min(work.rank, d) + 4 if work is not None and work.shared else 0
     return (d if ask.base is not None else 0) + (d * (d + 1) // 2 if ask.hessian else 0) + sketched
 
 
@@ -78,10 +78,15 @@ def own_rank(ask: Ask) -> int:
     return 0 if ask.sketch is None or ask.sketch.shared else ask.sketch.rank
 
 
+def sketch_width(dim: int) -> int:
+    """Numbers in a row of a site's own sketch."""
+    return max(dim + 1, 4)
+
+
 def reply_bytes(ask: Ask) -> int:
     """The most bytes of second order that a site may answer."""
     rank = own_rank(ask)
-    return int(ask.x.itemsize * extra_length(ask) + 8 * (rank + 1) * (len(ask.x) + 1) * (rank > 0))
+    return int(ask.x.itemsize * extra_length(ask) + 8 * (rank + 1) * sketch_width(len(ask.x)) * (rank > 0))
 
 
 def answer(
@@ -99,7 +104,10 @@ def answer(
     if more.sketch is not None and more.sketch.shared:
         made = sketching.shared(x, more.sketch, mix)
         trace = -c if np.isnan(made.trace) else made.trace
-        parts += [to_numpy(made.vectors).ravel(), np.array([trace, made.penalty, c * made.free])]
+        parts += [
+            to_numpy(made.vectors).ravel(),
+            np.array([trace, made.penalty, c * made.free, span_of(made) / len(x)]),
+        ]
     elif more.sketch is not None:
         (own,) = sketching.own(x, more.sketch, np.ones(1, bool))
         assert own is not None
@@ -109,23 +117,27 @@ def answer(
 
 
 def pack_sketch(sketch: Sketch) -> Array:
-    """One array: a row per eigenpair, and a last row with the trace, the penalty and the free coordinates."""
+    """One array: a row per eigenpair, and a last row with the trace, the penalty, the free coordinates, the span."""
     vectors = to_numpy(sketch.vectors).astype(float)
     k, d = vectors.shape
-    out = np.zeros((k + 1, max(d + 1, 3)))
+    out = np.zeros((k + 1, sketch_width(d)))
     out[:k, :d], out[:k, d] = vectors, sketch.values
-    out[k, :3] = -1.0 if np.isnan(sketch.trace) else sketch.trace, sketch.penalty, sketch.free
+    trace = -1.0 if np.isnan(sketch.trace) else sketch.trace
+    out[k, :4] = trace, sketch.penalty, sketch.free, span_of(sketch)
     return out
 
 
 def unpack_sketch(numbers: Array, ask: Ask, name: str) -> Sketch:
     """The inverse; :class:`InvalidInput` unless it is what was asked for."""
     d, k = len(ask.x), len(numbers) - 1
-    trace, penalty, free = numbers[k, :3].tolist()
+    trace, penalty, free, span = numbers[k, :4].tolist()
     known = np.nan if trace < 0 else trace
-    sketch = Sketch(numbers[:k, :d].astype(ask.x.dtype), numbers[:k, d].astype(float), known, penalty, int(free))
     if not 0 <= free <= d or penalty < 0:
         raise InvalidInput(f"{name}: a penalty of {penalty!r} that leaves {free!r} of {d} coordinates free")
+    if not 0 <= span <= d:
+        raise InvalidInput(f"{name}: curvature in {span!r} of {d} directions")
+    values = numbers[:k, d].astype(float)
+    sketch = Sketch(numbers[:k, :d].astype(ask.x.dtype), values, known, penalty, int(free), int(span))
     return checked_sketch(sketch, d, own_rank(ask), name)
 
 
@@ -140,10 +152,11 @@ def split(ask: Ask, extra: Array | None, share: float) -> Found:
         size = d * (d + 1) // 2
         out["hessian"], at = extra[at : at + size], at + size
     if ask.sketch is not None and ask.sketch.shared:
-        trace, penalty, free = extra[-3:].tolist()
+        trace, penalty, free, spans = extra[-4:].tolist()
         known = trace if trace >= 0 else float("nan")
-        vectors = extra[at:-3].reshape(-1, d)
-        out["shared"] = Sketch(vectors, np.zeros(0), known, penalty, round(free / share) if share else 0)
+        vectors = extra[at:-4].reshape(-1, d)
+        span = round(spans * d)
+        out["shared"] = Sketch(vectors, np.zeros(0), known, penalty, round(free / share) if share else 0, span)
     return Found(**out)
 
 

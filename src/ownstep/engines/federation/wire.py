@@ -204,7 +204,7 @@ def _extra(answer: ArrayRecord, m: int, ask: Ask) -> NDArray[Any] | None:
 
 def _sketch(answer: ArrayRecord, m: int, ask: Ask) -> NDArray[Any] | None:
     """A site's own eigenpairs: as many as it chose, at most the rank asked for."""
-    rank, width = hessians.own_rank(ask), max(len(ask.x) + 1, 3)
+    rank, width = hessians.own_rank(ask), hessians.sketch_width(len(ask.x))
     if not rank:
         return None
     shape = tuple(answer[f"{m}.sketch"].shape)

@@ -244,7 +244,7 @@ def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray
 
     Control variates double the vectors; a second sum is one vector more up and one coefficient more down; curvature
     is two numbers more up, L_i and the loss at the last point; a sum of squared norms is one. A second point is a
-    vector more each way and a loss more up, a Hessian its triangle up, a sketch k vectors and k + 3 numbers up; what is
+    vector more each way and a loss more up, a Hessian its triangle up, a sketch k vectors and k + 4 numbers up; what is
     asked for is one number down.
     """
     vectors, twice = (2 if ask.local is not None and ask.local.shift is not None else 1), ask.also is not None
@@ -259,8 +259,8 @@ def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray
 
 
 def sketch_bytes(x: Any, sketches: tuple[Sketch | None, ...], present: Present) -> NDArray[np.int64]:
-    """The bytes each device sends for its sketch: its vectors and values, the trace and the penalty."""
-    each = [0 if s is None else len(s.vectors) * x.nbytes + 8 * (len(s.values) + 3) for s in sketches]
+    """The bytes each device sends for its sketch: its vectors and values, the trace, the penalty and the span."""
+    each = [0 if s is None else len(s.vectors) * x.nbytes + 8 * (len(s.values) + 4) for s in sketches]
     return np.where(present, np.asarray(each or [0], np.int64), 0)
 
 

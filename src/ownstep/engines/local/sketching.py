@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.methods.base import SketchWork
-from ownstep.smoothness.sketch import Sketch, own_sketch, rank_of, shared_matrix
+from ownstep.smoothness.sketch import Sketch, own_sketch, rank_of, shared_matrix, span_of
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy
 
@@ -80,24 +80,25 @@ class Sketching:
         rank = rank_of(work.rank, H.dim, H.count, work.revealing, name)
         start = None if known is None or len(known.values) != rank else known.vectors
         vectors, values = own_sketch(H, rank, work.seed, start)
-        sketch = Sketch(vectors, values, H.trace, H.penalty, H.free)
+        sketch = Sketch(vectors, values, H.trace, H.penalty, H.free, H.span)
         if len(self.fresh) * vectors.size <= MOST_KEPT if isinstance(vectors, np.ndarray) else True:
             self.last[i] = sketch
         self.fresh[i] = True
         return sketch
 
     def shared(self, x: Any, work: SketchWork, mix: NDArray[np.float64]) -> Sketch:
-        """sum_i c_i H_i Omega, the sum of the traces, and the penalty's share."""
+        """sum_i c_i H_i Omega, the sum of the traces and of the spans, and the penalty's share."""
         require_products(self.problem)
         first = self.problem.data_hessian(x, 0)
-        omega, total, trace = shared_matrix(work.seed, first.dim, work.rank, x), None, 0.0
+        omega, total, trace, span = shared_matrix(work.seed, first.dim, work.rank, x), None, 0.0, 0
         for i in np.flatnonzero(mix):
             H = first if i == 0 else self.problem.data_hessian(x, int(i))
             image = float(mix[i]) * (H @ omega)
             total, trace = image if total is None else total + image, trace + float(mix[i]) * H.trace
+            span += H.span
         if total is None:
             total = 0.0 * omega
-        return Sketch(total.T, np.zeros(0), trace, float(mix.sum()) * first.penalty, first.free)
+        return Sketch(total.T, np.zeros(0), trace, float(mix.sum()) * first.penalty, first.free, span)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
@@ -107,7 +108,7 @@ class Sketching:
         kept: dict[str, NDArray[Any]] = anchored | {"sketch_point": to_numpy(self.point), "sketch_fresh": self.fresh}
         for i, s in self.last.items():
             kept[f"sketch_vectors_{i}"] = to_numpy(s.vectors)
-            kept[f"sketch_numbers_{i}"] = np.array([s.trace, s.penalty, s.free, *s.values])
+            kept[f"sketch_numbers_{i}"] = np.array([s.trace, s.penalty, s.free, span_of(s), *s.values])
         return kept
 
     def restore(self, arrays: dict[str, NDArray[Any]], template: Any) -> None:
@@ -120,7 +121,8 @@ class Sketching:
         for key in [key for key in arrays if key.startswith("sketch_vectors_")]:
             i = int(key.rsplit("_", 1)[1])
             numbers, vectors = arrays.pop(f"sketch_numbers_{i}"), like(arrays.pop(key), template)
-            self.last[i] = Sketch(vectors, numbers[3:], float(numbers[0]), float(numbers[1]), int(numbers[2]))
+            trace, penalty, free, span = numbers[:4].tolist()
+            self.last[i] = Sketch(vectors, numbers[4:], trace, penalty, int(free), int(span))
 
 
 def require_products(problem: Any) -> None:

@@ -69,7 +69,7 @@ class SHED(Searched[ShedState]):
         mine = np.flatnonzero(np.array(state.bank.owner, int) == device)
         if state.sent and len(mine):
             vectors = stacked([state.bank.vectors[mine], vectors])
-            values = np.concatenate([np.array(state.bank.lift)[mine] + state.bank.rest[device], values])
+            values = np.concatenate([np.array(state.bank.values)[mine], values])
         trace = float(values.sum()) + (vectors.shape[1] - len(values)) * new.trace
         return replace(new, vectors=vectors, values=values, trace=trace)
 

@@ -1,7 +1,9 @@
 """The last sketch of every device, as the server keeps them, and the metric they add up to.
 
-    M = sum_i w_i (U_i (Lambda_i - rho_i I) U_i^T + rho_i I) + diag(penalty)
+    M = sum_i w_i (U_i (Lambda_i - rho_i I) U_i^T + rho_i I) + diag(penalty),    rho_i = tr(H_i - Lambda_i) / (r - k_i)
 
+r = min(d, sum_i r_i) bounds the directions in which the devices together curve, r_i those of device i (its rows, or its
+columns that are not 0). Spread over all d, the rest would be too small by d / r where f curves at all.
 Absent devices count with their last sketch, and devices that never sent one like the mean of the others. Beyond
 :data:`MOST_NUMBERS` the vectors of all devices are compressed to the leading part of their weighted sum. What is lost
 is spread evenly, and whoever sends a new sketch takes their share of the weight out of it.
@@ -18,7 +20,7 @@ import numpy as np
 from ownstep.methods.base import Vector
 from ownstep.methods.own.metric import Metric, compressed
 from ownstep.methods.search.pairs import stacked
-from ownstep.smoothness.sketch import Sketch
+from ownstep.smoothness.sketch import Sketch, span_of
 from ownstep.support.vectors import like, to_numpy
 
 MOST_NUMBERS = 2**26
@@ -36,18 +38,21 @@ class Bank:
     Parameters
     ----------
     vectors : (m, d) orthonormal rows per device, all devices' together; a placeholder while there are none.
-    owner, lift : whose each row is, and lambda - rho_i; for rows of several devices, which are not of unit length, 1.
-    rest : rho_i of every device, nan for who has sent nothing yet.
     weights : w_i.
+    left : tr(H_i - Lambda_i) of every device, nan for who has sent nothing yet.
+    spans, ranks : r_i and k_i of every device, 0 for who has sent nothing yet.
+    owner, values : whose each row is, and its lambda; for rows of several devices, which are not of unit length, 1.
     spread : curvature lost in compression, spread over all directions.
     penalty, free : the penalty's diagonal: ``penalty`` but in the last ``free`` coordinates.
     """
 
     vectors: Vector = field(repr=False)
     weights: tuple[float, ...] = field(repr=False)
-    rest: tuple[float, ...] = field(repr=False)
+    left: tuple[float, ...] = field(repr=False)
+    spans: tuple[int, ...] = field(repr=False)
+    ranks: tuple[int, ...] = field(repr=False)
     owner: tuple[int, ...] = field(default=(), repr=False)
-    lift: tuple[float, ...] = field(default=(), repr=False)
+    values: tuple[float, ...] = field(default=(), repr=False)
     spread: float = 0.0
     penalty: float = 0.0
     free: int = 0
@@ -55,32 +60,44 @@ class Bank:
     @classmethod
     def empty(cls, like: Vector, weights: Sequence[float]) -> Bank:
         """Nobody has sent anything."""
-        return cls(0.0 * like, tuple(map(float, weights)), (float("nan"),) * len(weights))
+        nobody = (0,) * len(weights)
+        return cls(0.0 * like, tuple(map(float, weights)), (float("nan"),) * len(weights), nobody, nobody)
 
     @property
     def known(self) -> bool:
         """Has anybody sent a sketch?"""
-        return bool(np.isfinite(self.rest).any())
+        return bool(np.isfinite(self.left).any())
+
+    @property
+    def rest(self) -> np.ndarray:
+        """rho_i of every device, 0 for who has sent nothing yet."""
+        known, d = int(np.isfinite(self.left).sum()), self.vectors.shape[-1]
+        together = sum(self.spans) * len(self.spans) / max(1, known)  # the silent count as the mean of the others
+        others = min(d, together) - np.array(self.ranks)
+        return np.where(others > 0, np.nan_to_num(np.array(self.left)) / np.maximum(others, 1), 0.0)
 
     def renewed(self, sketches: Sequence[Sketch | None]) -> Bank:
         """With these sketches in the place of their devices' last ones; who sent none keeps theirs."""
         new = {i: s for i, s in enumerate(sketches) if s is not None}
         if not new:
             return self
-        rest, owner, lift = np.array(self.rest), np.array(self.owner, int), np.array(self.lift)
+        owner, values = np.array(self.owner, int), np.array(self.values)
         share = 1 - sum(self.weights[i] for i in new)  # of those who keep theirs
         kept = np.flatnonzero(~np.isin(owner, list(new)) & ((owner != EVERYONE) | (share > 1e-9)))
-        lift = np.where(owner == EVERYONE, max(0.0, share) * lift, lift)[kept]
-        parts, owners, lifts = ([self.vectors[kept]] if len(kept) else []), [owner[kept]], [lift]
+        values = np.where(owner == EVERYONE, max(0.0, share) * values, values)[kept]
+        parts, owners, lambdas = ([self.vectors[kept]] if len(kept) else []), [owner[kept]], [values]
         for i, s in new.items():
-            rest[i] = s.rest
             parts.append(s.vectors)
             owners.append(np.full(len(s.values), i))
-            lifts.append(np.maximum(s.values - s.rest, 0.0))
+            lambdas.append(s.values)
         first = next(iter(new.values()))
         made = Bank(
-            stacked(parts), self.weights, tuple(rest.tolist()), tuple(np.concatenate(owners).tolist()),
-            tuple(np.concatenate(lifts).tolist()), max(0.0, share) * self.spread, first.penalty, first.free,
+            stacked(parts), self.weights,
+            tuple(new[i].left if i in new else left for i, left in enumerate(self.left)),
+            tuple(span_of(new[i]) if i in new else span for i, span in enumerate(self.spans)),
+            tuple(len(new[i].values) if i in new else rank for i, rank in enumerate(self.ranks)),
+            tuple(np.concatenate(owners).tolist()), tuple(np.concatenate(lambdas).tolist()),
+            max(0.0, share) * self.spread, first.penalty, first.free,
         )  # fmt: skip
         m, d = made.vectors.shape
         return made if m * d <= MOST_NUMBERS else made._compressed(max(1, MOST_NUMBERS // (2 * d)))
@@ -88,7 +105,7 @@ class Bank:
     @cached_property
     def metric(self) -> Metric:
         """M, ready to be inverted."""
-        rho = float(self._share() @ np.nan_to_num(np.array(self.rest))) + self.spread
+        rho = float(self._share() @ self.rest) + self.spread
         rows = self._rows()
         top = rho + (float((rows**2).sum(1).max()) if len(rows) else 0.0)
         low = max(rho, FLAT * top) or 1.0
@@ -96,19 +113,20 @@ class Bank:
 
     def _share(self) -> np.ndarray:
         """The weights of those who have sent a sketch, summing to one."""
-        w = np.where(np.isfinite(self.rest), self.weights, 0.0)
+        w = np.where(np.isfinite(self.left), self.weights, 0.0)
         return np.asarray(w / w.sum())
 
     def _rows(self) -> Vector:
-        """B: the vectors, each times the square root of its weighted lift."""
+        """B: the vectors, each times the square root of w_i (lambda - rho_i)."""
         if not self.owner:
             return self.vectors[None][:0]
-        owner, lift = np.array(self.owner, int), np.array(self.lift)
-        scale = np.sqrt(np.where(owner == EVERYONE, lift, self._share()[owner] * lift))
+        owner, values = np.array(self.owner, int), np.array(self.values)
+        lift = np.where(owner == EVERYONE, values, self._share()[owner] * np.maximum(values - self.rest[owner], 0.0))
+        scale = np.sqrt(lift)
         return like(scale[:, None].astype(to_numpy(self.vectors[:1]).dtype), self.vectors) * self.vectors
 
     def _compressed(self, most: int) -> Bank:
         rows, lost = compressed(self._rows(), most)
         count = len(rows)
         spread = self.spread + lost / rows.shape[1]
-        return replace(self, vectors=rows, owner=(EVERYONE,) * count, lift=(1.0,) * count, spread=spread)
+        return replace(self, vectors=rows, owner=(EVERYONE,) * count, values=(1.0,) * count, spread=spread)

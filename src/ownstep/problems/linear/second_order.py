@@ -65,6 +65,17 @@ class DataHessian:
         return out.reshape(V.shape)
 
     @property
+    def span(self) -> int:
+        """At most so many eigenvalues of H_i are not 0: of each row, and of each column that is not 0, rank W_j."""
+        flat = self.outputs > 1 and np.abs(self.curved.sum(axis=2)).max() <= 1e-6 * np.abs(self.curved).max()
+        if sp.issparse(self.rows):
+            used = np.zeros(self.features, bool)
+            used[self.rows.indices] = True
+        else:
+            used = self.rows.any(axis=0)
+        return min(self.count, int(used.sum())) * (self.outputs - int(flat))
+
+    @property
     def trace(self) -> float:
         """sum_j ||a_j||^2 trace W_j / n_i."""
         squares = self.rows.multiply(self.rows).sum(axis=1) if sp.issparse(self.rows) else (self.rows**2).sum(axis=1)

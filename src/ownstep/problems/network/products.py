@@ -29,7 +29,7 @@ class DeviceHessian:
     def __init__(self, problem: Network, x: Tensor, device: int) -> None:
         self.problem, self.device = problem, device
         self.template = x.detach().to(problem.device, problem.dtype)
-        self.dim, self.count = problem.dim, int(problem.counts[device])
+        self.dim, self.span, self.count = problem.dim, problem.dim, int(problem.counts[device])
 
     def __matmul__(self, V: Tensor) -> Tensor:
         """H_i V, one column after the other, from one graph per chunk."""
