@@ -37,9 +37,13 @@ def own_curvature(method, world):
     """M from the devices' eigenpairs, written out; BFGS updates of the whole matrix.
 
     Hessians of least squares do not change, so that M is made once; the sum's is Nystrom's for the pooled Hessian.
+    Without vectors it is L-BFGS.
     """
+    if method.rank == 0:
+        yield from lbfgs(method, world)
     d = len(world.x0)
     data = [world.hessian(i) - world.ridge * np.eye(d) for i in range(world.n)]
+    r = min(d, sum(np.linalg.matrix_rank(H) for H in data))
     if method.sketch == "sum":
         H = sum(world.w[i] * data[i] for i in range(world.n))
         Q = np.linalg.qr(np.random.default_rng([method.seed, d, method.rank]).standard_normal((d, method.rank)))[0]
@@ -54,7 +58,7 @@ def own_curvature(method, world):
         ]
     M = world.ridge * np.eye(d)
     for w, H, k, (values, U) in zip(weights, data, ranks, pairs, strict=True):
-        rho = (np.trace(H) - values.sum()) / (d - k) if k < d else 0.0
+        rho = (np.trace(H) - values.sum()) / (r - k) if k < r else 0.0
         M = M + w * (U @ np.diag(np.maximum(values - rho, 0)) @ U.T + rho * np.eye(d))
     x, kept = world.x0, []
     while True:
