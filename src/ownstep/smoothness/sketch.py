@@ -30,6 +30,8 @@ OVERSAMPLING = 4
 COLD, WARM = {True: 2, False: 3}, {True: 1, False: 2}
 """Blocks multiplied, the first one random or the last sketch, for a convex data term and for another. Nystrom looks at
 the image of the last block, Ritz at the blocks alone: without a second one it would never leave the old span."""
+MOST_NORMAL = 2**18
+"""Numbers of a random block that are drawn from a normal distribution; a larger one has random signs."""
 REVEALING = 0.5
 """Share of a device's rows: with a rank near the number of its rows, a sketch gives away the span of those rows."""
 
@@ -107,27 +109,72 @@ def own_sketch(operator: Any, rank: int, seed: int, start: Any = None) -> tuple[
     d = operator.dim
     if not rank:
         return operator.template[None][:0] + 0.0, np.zeros(0)
-    block = min(d, rank + OVERSAMPLING)
     warm = start is not None and len(start) >= rank
-    if warm:
-        newest, blocks = start.T, WARM[operator.convex]
+    first = (
+        start.T if warm else like(_drawn(seed, d, min(d, rank + OVERSAMPLING), operator.template), operator.template)
+    )
+    blocks = (WARM if warm else COLD)[operator.convex]
+    if operator.convex and operator.count < d and (root := operator.root()) is not None:
+        vectors, values = _from_rows(root, first, blocks, rank)
     else:
-        newest = qr(like(_normal(seed, d, block, operator.template), operator.template))
-        blocks = COLD[operator.convex]
-    K, image = newest, operator @ newest
-    last = image
-    while (blocks := blocks - 1) > 0 and K.shape[1] < d:
-        more = (last - K @ (K.T @ last))[:, : d - K.shape[1]]
-        newest = qr(more - K @ (K.T @ more))
-        last = operator @ newest
-        K, image = _beside(K, newest), _beside(image, last)
-    vectors, values = nystrom(K, image) if operator.convex else ritz(K, image)
+        vectors, values = _krylov(operator, first, blocks, rank)
     vectors = vectors[:rank]  # laid out as a checkpoint gives them back: products then round alike
     whole = np.ascontiguousarray(vectors) if isinstance(vectors, np.ndarray) else vectors.contiguous()
     return whole, values[:rank]
 
 
-def nystrom(K: Any, image: Any) -> tuple[Any, Array]:
+def _krylov(operator: Any, first: Any, blocks: int, rank: int) -> tuple[Any, Array]:
+    """The pairs seen from the span of a block and its images."""
+    d, loose = operator.dim, operator.convex and blocks == 2 and 4 * first.shape[1] <= operator.dim
+    newest = (
+        first if loose or blocks == WARM[operator.convex] else qr(first)
+    )  # Nystrom needs a basis, no orthonormal one
+    K, image = newest, operator @ newest
+    last = image
+    while (blocks := blocks - 1) > 0 and K.shape[1] < d:
+        newest = qr(last) if loose else _without(last[:, : d - K.shape[1]], K)
+        last = operator @ newest
+        K, image = _beside(K, newest), _beside(image, last)
+    return nystrom(K, image, rank) if operator.convex else ritz(K, image)
+
+
+def _from_rows(root: Any, first: Any, blocks: int, rank: int) -> tuple[Any, Array]:
+    """The pairs of A^T A for a wide A, (n, d): whatever is made orthonormal has length n.
+
+    With P the projection on the span of [A Omega, A A^T A Omega], A^T P A is what Nystrom's formula gives for
+    [Omega, H Omega]. With few rows P is I. Where A has few entries, it is multiplied twice more in place of products of
+    blocks of length d.
+    """
+    n, d = root.shape
+    K = qr(root @ first) if n > blocks * first.shape[1] else np.eye(n, dtype=first.dtype)
+    back, image = root.back(K), None
+    if K.shape[1] < n and blocks > 1:
+        image = root @ back
+        more = _without(image, K)
+        K = np.concatenate([K, more], axis=1)
+    if root.entries < d * first.shape[1]:
+        image = root @ back if image is None else image
+        image = image if K.shape[1] == image.shape[1] else np.concatenate([image, root @ root.back(more)], axis=1)
+        core = (K.T @ image).astype(float)
+        values, W = np.linalg.eigh((core + core.T) / 2)
+        values, W = values[::-1][:rank], W[:, ::-1][:, :rank]
+        if values[-1] > 1e5 * np.finfo(K.dtype).eps * values[0]:  # else the vectors would not be orthonormal
+            return root.back(K @ (W / np.sqrt(values)).astype(K.dtype)).T, values
+    whole = back if K.shape[1] == back.shape[1] else np.concatenate([back, root.back(K[:, back.shape[1] :])], axis=1)
+    vectors, squares = _left_vectors(whole, rank)
+    kept = squares > np.finfo(K.dtype).eps * squares[0]  # the others are rounding
+    return vectors[kept], squares[kept]
+
+
+def _without(block: Any, K: Any) -> Any:
+    """An orthonormal basis of what a block adds to the orthonormal K."""
+    more = block - K @ (K.T @ block)
+    if ((more**2).sum(0) < 1e-4 * (block**2).sum(0)).any():  # much was taken away: rounding is left of K
+        more = more - K @ (K.T @ more)
+    return qr(more)
+
+
+def nystrom(K: Any, image: Any, rank: int | None = None) -> tuple[Any, Array]:
     """(U^T, values) of (H K)(K^T H K)^{-1}(H K)^T, from K and H K, stable for a singular H (Tropp et al. 2017)."""
     size = float((image**2).sum()) ** 0.5
     if not size > 0:
@@ -138,13 +185,13 @@ def nystrom(K: Any, image: Any) -> tuple[Any, Array]:
     values, W = np.linalg.eigh((core + core.T) / 2)
     kept = values > np.finfo(to_numpy(image[:1]).dtype).eps * values[-1]
     half = moved @ like((W[:, kept] / np.sqrt(values[kept])).astype(to_numpy(image[:1]).dtype), image)
-    vectors, squares = _left_vectors(half)
+    vectors, squares = _left_vectors(half, rank)
     sound = squares > shift  # what is below the shift was not there before it was added
     return vectors[sound], squares[sound] - shift
 
 
-def _left_vectors(matrix: Any) -> tuple[Any, Array]:
-    """(U^T, the squared singular values, largest first) of a tall matrix.
+def _left_vectors(matrix: Any, rank: int | None = None) -> tuple[Any, Array]:
+    """(U^T, the squared singular values, largest first) of a tall matrix; the first ``rank`` of them, or all.
 
     By the eigenvectors of its Gram matrix, which are orthonormal to eps sigma_1^2 / sigma_k^2; where that is more than
     1e-5, by a QR factorisation, whose vectors are orthonormal whatever the singular values are.
@@ -153,11 +200,11 @@ def _left_vectors(matrix: Any) -> tuple[Any, Array]:
     gram = to_numpy(matrix.T @ matrix).astype(float)
     squares, turn = np.linalg.eigh((gram + gram.T) / 2)
     if squares[0] > 1e5 * np.finfo(dtype).eps * squares[-1]:
-        squares, turn = squares[::-1], turn[:, ::-1]
+        squares, turn = squares[::-1][:rank], turn[:, ::-1][:, :rank]
         return (matrix @ like((turn / np.sqrt(squares)).astype(dtype), matrix)).T, squares
     basis = qr(matrix)
     turn, sizes, _ = np.linalg.svd(to_numpy(basis.T @ matrix).astype(float))
-    return (basis @ like(turn.astype(dtype), matrix)).T, sizes**2
+    return (basis @ like(turn[:, :rank].astype(dtype), matrix)).T, sizes[:rank] ** 2
 
 
 def ritz(K: Any, image: Any) -> tuple[Any, Array]:
@@ -198,6 +245,8 @@ def qr(matrix: Any) -> Any:
     values, W = np.linalg.eigh((gram + gram.T) / 2)
     if values[0] > 1e-6 * values[-1] and matrix.dtype.itemsize > 4:
         once = matrix @ like(W / np.sqrt(values), matrix)
+        if values[0] > 1e-3 * values[-1]:
+            return once
         again = np.linalg.cholesky(to_numpy(once.T @ once))
         return once @ like(np.linalg.inv(again).T, matrix)
     if isinstance(matrix, np.ndarray):
@@ -213,6 +262,15 @@ def _beside(first: Any, second: Any) -> Any:
     import torch
 
     return torch.cat([first, second], dim=1)
+
+
+def _drawn(seed: int, dim: int, columns: int, template: Any) -> NDArray[Any]:
+    """A random block: of normal numbers, or of signs where drawing those would take longer than multiplying them."""
+    if dim * columns <= MOST_NORMAL:
+        return _normal(seed, dim, columns, template)
+    count = -(-dim * columns // 8)
+    bits = np.unpackbits(np.frombuffer(np.random.default_rng([seed, dim, columns]).bytes(count), np.uint8))
+    return 2 * bits[: dim * columns].reshape(dim, columns).astype(to_numpy(template[:1]).dtype) - 1
 
 
 def _normal(seed: int, dim: int, columns: int, template: Any) -> NDArray[Any]:

@@ -64,6 +64,10 @@ class DataHessian:
             out += rows.T @ seen
         return out.reshape(V.shape)
 
+    def root(self) -> Root | None:
+        """A with A^T A = H_i: for one output, where the loss is convex at every row."""
+        return None if self.outputs > 1 or self.curved.min() < 0 else Root(self.rows, np.sqrt(self.curved[:, 0]))
+
     @property
     def span(self) -> int:
         """At most so many eigenvalues of H_i are not 0: of each row, and of each column that is not 0, rank W_j."""
@@ -80,6 +84,29 @@ class DataHessian:
         """sum_j ||a_j||^2 trace W_j / n_i."""
         squares = self.rows.multiply(self.rows).sum(axis=1) if sp.issparse(self.rows) else (self.rows**2).sum(axis=1)
         return float(np.asarray(squares, float) @ np.trace(self.curved, axis1=1, axis2=2).astype(float))
+
+
+class Root:
+    """A = diag(scale) rows, by its products.
+
+    Parameters
+    ----------
+    rows, scale : (n, d), and (n, 1) numbers of at least 0.
+    """
+
+    def __init__(self, rows: Any, scale: Array) -> None:
+        self.rows, self.scale, self.shape = rows, scale, rows.shape
+        self.entries = int(rows.nnz if sp.issparse(rows) else rows.size)
+
+    def __matmul__(self, V: Array) -> Array:
+        """A V."""
+        out: Array = self.rows @ V
+        out *= self.scale
+        return out
+
+    def back(self, Z: Array) -> Array:
+        """A^T Z."""
+        return np.asarray(self.rows.T @ (self.scale * Z))
 
 
 def pointwise(model: LinearModel, x: Array, rows: Any) -> Array:
