@@ -43,7 +43,7 @@ def own_curvature(method, world):
         yield from lbfgs(method, world)
     d = len(world.x0)
     data = [world.hessian(i) - world.ridge * np.eye(d) for i in range(world.n)]
-    r = min(d, sum(np.linalg.matrix_rank(H) for H in data))
+    assert sum(np.linalg.matrix_rank(H) for H in data) >= d  # else what is left is spread over fewer directions
     if method.sketch == "sum":
         H = sum(world.w[i] * data[i] for i in range(world.n))
         Q = np.linalg.qr(np.random.default_rng([method.seed, d, method.rank]).standard_normal((d, method.rank)))[0]
@@ -58,7 +58,7 @@ def own_curvature(method, world):
         ]
     M = world.ridge * np.eye(d)
     for w, H, k, (values, U) in zip(weights, data, ranks, pairs, strict=True):
-        rho = (np.trace(H) - values.sum()) / (r - k) if k < r else 0.0
+        rho = (np.trace(H) - values.sum()) / (d - k) if k < d else 0.0
         M = M + w * (U @ np.diag(np.maximum(values - rho, 0)) @ U.T + rho * np.eye(d))
     x, kept = world.x0, []
     while True:

@@ -166,24 +166,35 @@ def test_the_metric_is_the_matrix_it_stands_for(m, free):
     np.testing.assert_allclose(metric.inverse(v), np.linalg.solve(M, v), rtol=1e-9)
 
 
-def test_a_bank_adds_up_to_the_metric_of_the_formula():
-    rng = np.random.default_rng(3)
-    weights, d, sketches, M = [0.5, 0.2, 0.3], 7, [], 0.04 * np.diag([1] * 6 + [0])
-    for w, k, span in zip(weights, (2, 3, 1), (2, 3, 1), strict=True):
+@pytest.mark.parametrize("spans", [None, (4, 6, 5), (3, 4, 3)], ids=["all", "overlapping", "apart"])
+def test_a_bank_adds_up_to_the_metric_of_the_formula(spans):
+    """Curved in so many directions of 11 each: together in fewer than 11 only the last ones."""
+    rng, d, ranks = np.random.default_rng(3), 11, (2, 3, 1)
+    weights, sketches, left = [0.5, 0.2, 0.3], [], [0.5, 0.9, 0.4]
+    for k, more, span in zip(ranks, left, spans or (None,) * 3, strict=True):
         U = np.linalg.qr(rng.standard_normal((d, k)))[0]
         values = np.sort(rng.uniform(1, 2, k))[::-1]
-        sketches.append(Sketch(U.T, values, values.sum() + 0.5, 0.04, 1, span))
-        rho = 0.5 / (6 - k)  # six directions of three devices
-        M = M + w * (U @ np.diag(values - rho) @ U.T + rho * np.eye(d))
+        sketches.append(Sketch(U.T, values, values.sum() + more, 0.04, 1, span))
+    M, pooled = 0.04 * np.diag([1] * 10 + [0]), np.dot(weights, left) / (10 - 6)
+    for w, s, more in zip(weights, sketches, left, strict=True):
+        P, rho = s.vectors.T @ s.vectors, more / (d - len(s.values))
+        curved = w * s.vectors.T @ np.diag(s.values) @ s.vectors
+        M = M + curved + (-pooled * P if spans == (3, 4, 3) else w * rho * (np.eye(d) - P))
+    M = M + pooled * np.eye(d) if spans == (3, 4, 3) else M
     bank = Bank.empty(np.zeros(d), weights).renewed(sketches)
+    if spans == (3, 4, 3):
+        assert (np.array([0.5, 0.2, 0.3])[list(bank.owner)] * bank.values > pooled).all()
     np.testing.assert_allclose(bank.metric.product(np.eye(d)), M, atol=1e-12)
     again = Bank.empty(np.zeros(d), weights).renewed([sketches[1], sketches[1], None])
     assert again.known
     again = again.renewed([sketches[0], None, None]).renewed([None, None, sketches[2]])  # the absent keep their last
     np.testing.assert_allclose(again.metric.product(np.eye(d)), M, atol=1e-12)
     few = Bank.empty(np.zeros(d), weights).renewed([sketches[0], None, None])  # who never came counts as the others
-    alone = Bank.empty(np.zeros(d), [1.0]).renewed([dataclasses.replace(sketches[0], span=3 * 2)])
-    np.testing.assert_allclose(few.metric.product(np.eye(d)), alone.metric.product(np.eye(d)), atol=1e-12)
+    all_alike = Bank.empty(np.zeros(d), [1 / 3] * 3).renewed([sketches[0]] * 3)
+    assert few.rest[0] == pytest.approx(all_alike.rest[0])
+    alone = Bank.empty(np.zeros(d), [1.0]).renewed([dataclasses.replace(sketches[0], span=None)])
+    if spans != (3, 4, 3):
+        np.testing.assert_allclose(few.metric.product(np.eye(d)), alone.metric.product(np.eye(d)), atol=1e-12)
 
 
 def test_beyond_the_limit_a_bank_is_compressed(monkeypatch):

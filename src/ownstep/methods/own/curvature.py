@@ -31,13 +31,13 @@ class CurvatureState(PairsState):
 class OwnCurvature(Remembering[CurvatureState]):
     """L-BFGS on the pooled gradient whose first matrix is the metric of the devices' own curvature.
 
-        M = sum_i w_i (U_i (Lambda_i - rho_i I) U_i^T + rho_i I) + diag(penalty),   rho_i = tr(H_i - Lambda_i) / (r - k)
+        M = sum_i w_i (U_i (Lambda_i - rho_i I) U_i^T + rho_i I) + diag(penalty),   rho_i = tr(H_i - Lambda_i) / (d - k)
 
-    (U_i, Lambda_i) are the k leading eigenpairs of the Hessian H_i of device i's data term, r at most d (see
-    :mod:`~ownstep.methods.own.sketch_bank`). The two loops start from M^{-1} times <s, y> / <y, M^{-1} y> of the last
-    pair, clipped to [0.1, 10]. The rest is :class:`LBFGS`, every trial an exchange, and so is all of it while no device
-    has sent a vector. Sketches travel with the gradient of a trial, the first with that of x^0. **New ones are asked
-    for** when M is off by more than a factor of 2 along the last step,
+    (U_i, Lambda_i) are the k leading eigenpairs of the Hessian H_i of device i's data term (few rows:
+    see :mod:`~ownstep.methods.own.sketch_bank`). The two loops start from M^{-1} times <s, y> / <y, M^{-1} y> of the
+    last pair, clipped to [0.1, 10]. The rest is :class:`LBFGS`, every trial an exchange, and so is all of it while no
+    device has sent a vector. Sketches travel with the gradient of a trial, the first with that of x^0. **New ones are
+    asked for** when M is off by more than a factor of 2 along the last step,
 
         <s, y> / <y, M^{-1} y> outside [1/2, 2]      or      <s, y>^2 < <s, M s> <y, M^{-1} y> / 2,
 

@@ -1,9 +1,16 @@
 """The last sketch of every device, as the server keeps them, and the metric they add up to.
 
-    M = sum_i w_i (U_i (Lambda_i - rho_i I) U_i^T + rho_i I) + diag(penalty),    rho_i = tr(H_i - Lambda_i) / (r - k_i)
+    M = sum_i w_i (U_i (Lambda_i - rho_i I) U_i^T + rho_i I) + diag(penalty),    rho_i = tr(H_i - Lambda_i) / (d - k_i)
 
-r = min(d, sum_i r_i) bounds the directions in which the devices together curve, r_i those of device i (its rows, or its
-columns that are not 0). Spread over all d, the rest would be too small by d / r where f curves at all.
+Device i curves in at most r_i directions: as many as it has rows, or columns that are not 0. **Where the devices
+together have fewer than d**, sum_i r_i < d, each is taken to curve along directions of its own. What is left is then
+spread over those that nobody sent, and nothing of it is in the others,
+
+    M = sum_i w_i U_i Lambda_i U_i^T + rho (I - sum_i U_i U_i^T) + diag(penalty),
+    rho = sum_i w_i tr(H_i - Lambda_i) / sum_i (r_i - k_i).
+
+Spread over all d, it would be too small by d / sum_i r_i where f curves at all.
+
 Absent devices count with their last sketch, and devices that never sent one like the mean of the others. Beyond
 :data:`MOST_NUMBERS` the vectors of all devices are compressed to the leading part of their weighted sum. What is lost
 is spread evenly, and whoever sends a new sketch takes their share of the weight out of it.
@@ -71,10 +78,18 @@ class Bank:
     @property
     def rest(self) -> np.ndarray:
         """rho_i of every device, 0 for who has sent nothing yet."""
-        known, d = int(np.isfinite(self.left).sum()), self.vectors.shape[-1]
-        together = sum(self.spans) * len(self.spans) / max(1, known)  # the silent count as the mean of the others
-        others = min(d, together) - np.array(self.ranks)
-        return np.where(others > 0, np.nan_to_num(np.array(self.left)) / np.maximum(others, 1), 0.0)
+        left, d = np.nan_to_num(np.array(self.left)), self.vectors.shape[-1]
+        if (others := self._others()) is not None:
+            return np.full(len(left), float(self._share() @ left) / others if others > 0 else 0.0)
+        others = d - np.array(self.ranks)
+        return np.where(others > 0, left / np.maximum(others, 1), 0.0)
+
+    def _others(self) -> float | None:
+        """Directions of the devices that nobody sent, where each curves along directions of its own; else None."""
+        known = np.isfinite(self.left)
+        many = len(known) / max(1, known.sum())  # who has sent nothing counts as the mean of the others
+        apart = many * sum(self.spans) < self.vectors.shape[-1]
+        return float(many * (sum(self.spans) - sum(self.ranks))) if apart else None
 
     def renewed(self, sketches: Sequence[Sketch | None]) -> Bank:
         """With these sketches in the place of their devices' last ones; who sent none keeps theirs."""
@@ -117,11 +132,13 @@ class Bank:
         return np.asarray(w / w.sum())
 
     def _rows(self) -> Vector:
-        """B: the vectors, each times the square root of w_i (lambda - rho_i)."""
+        """B: the vectors, each times the square root of what its direction has more than the rest."""
         if not self.owner:
             return self.vectors[None][:0]
         owner, values = np.array(self.owner, int), np.array(self.values)
-        lift = np.where(owner == EVERYONE, values, self._share()[owner] * np.maximum(values - self.rest[owner], 0.0))
+        share, rest = self._share()[owner], self.rest[owner]
+        lift = share * values - (rest if self._others() is not None else share * rest)
+        lift = np.where(owner == EVERYONE, values, np.maximum(lift, 0.0))
         scale = np.sqrt(lift)
         return like(scale[:, None].astype(to_numpy(self.vectors[:1]).dtype), self.vectors) * self.vectors
 
