@@ -11,8 +11,8 @@ from ownstep.engines.federation.site import Site, site_app
 from ownstep.methods import METHODS
 from ownstep.problems.linear.model import LinearModel
 
-SERVERLESS, REFUSED = ("decentralised_gd", "gradient_tracking", "extra", "nids"), ("giant", "dane", "shed")
-SERVED = [name for name in METHODS if name not in (*SERVERLESS, *REFUSED)]
+SERVERLESS = ("decentralised_gd", "gradient_tracking", "extra", "nids")
+SERVED = [name for name in METHODS if name not in SERVERLESS]
 
 
 class DirectGrid(Grid):

@@ -37,7 +37,7 @@ from ownstep.support.memory import limited_memory  # noqa: E402
 
 from ..conftest import make_least_squares, make_logistic  # noqa: E402
 from . import written_by_0_1  # noqa: E402
-from .federation_grid import REFUSED, SERVED, DirectGrid, apps_of, sites_of  # noqa: E402
+from .federation_grid import SERVED, DirectGrid, apps_of, sites_of  # noqa: E402
 
 ALL = fed.Terms(3)
 ROUGH = 1e-6
@@ -150,14 +150,6 @@ def test_the_batches_of_a_site_are_those_of_the_device():
             alone.begin_round(k)
             mine = whole.parts[0][0][at[whole.device_of[at] == i]]
             assert torch.equal(alone.parts[0][0][alone._batch_indices()], mine)
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_a_federation_does_not_carry_is_refused_before_the_first_round(name, small_logistic):
-    grid = DirectGrid(apps_of(small_logistic))
-    with pytest.raises(InvalidInput, match="does not carry"):
-        fed.run(METHODS[name](), grid, 3, ALL)
-    assert set(grid.sent.values()) == {1}  # who are you; nothing else
 
 
 def test_curvature_is_measured_from_what_is_sent_anyway(small_logistic, tmp_path):

@@ -13,10 +13,10 @@ from ownstep.engines import Outages, run
 from ownstep.engines.federation import coordinator as fed
 from ownstep.engines.federation import hessians, wire
 from ownstep.engines.federation.secure import SecurePlus
-from ownstep.methods import LBFGS, Newton, OwnCurvature
+from ownstep.methods import DANE, GIANT, LBFGS, SHED, Newton, OwnCurvature
 from ownstep.methods.base import Ask, SketchWork
 from ownstep.smoothness.sketch import Sketch
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import make_logistic
 from .federation_grid import DirectGrid, apps_of
@@ -27,6 +27,8 @@ METHODS = {
     "newton": Newton(),
     "own": OwnCurvature(rank=2),
     "sum": OwnCurvature(rank=3, sketch="sum"),
+    "giant": GIANT(0.01),
+    "dane": DANE(0.1),
 }
 
 
@@ -43,7 +45,45 @@ def test_sites_that_come_and_go_are_as_absent_as_anywhere(name, missing):
     np.testing.assert_allclose(ours.x, local.x, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["lbfgs", "newton", "sum"])
+@pytest.mark.parametrize("method", [GIANT(0.01), DANE(0.1), SHED(2)])
+def test_what_sites_solve_and_send_on_is_what_devices_do(method):
+    """Unequal sites, each message a fresh memory but for the node's own state."""
+    problem = make_logistic(devices=4, features=6)
+    ours = fed.run(method, DirectGrid(apps_of(problem, smoothness="adaptive")), 9, fed.Terms(4))
+    local = run(method, problem, 9, smoothness="adaptive")
+    np.testing.assert_allclose(ours.x, local.x, atol=1e-10)
+    np.testing.assert_allclose(ours.value, local.value, atol=1e-10)
+    if not isinstance(method, SHED):  # the first exchange is a gradient, the second a solution and its vector
+        vector = 4 * 8 * problem.dim
+        assert ours.columns["bytes_up"][1] - ours.columns["bytes_up"][0] == vector
+        assert ours.columns["bytes_down"][1] - ours.columns["bytes_down"][0] == vector
+
+
+def test_eigenpairs_that_continue_need_every_site():
+    problem = make_logistic()
+    grid = DirectGrid(apps_of(problem, smoothness="adaptive"), lambda node, sent: node == 102 and sent == 3)
+    with pytest.raises(OwnstepError, match=f"needs every site in every round, missing were {problem.names[1]}"):
+        fed.run(SHED(1), grid, 8, fed.Terms(3, deadline=0.2))
+
+
+@pytest.mark.parametrize(("spoilt", "why"), [(np.nan, "finite"), (1e5, "by its own mu at most"), (None, "shape")])
+def test_a_spoilt_solution_is_refused_the_site_named_and_the_run_goes_on(monkeypatch, spoilt, why):
+    problem, calls, honest = make_logistic(), [], hessians.solved
+
+    def solution(*arguments):
+        calls.append(1)
+        p = honest(*arguments)
+        return p if len(calls) % 3 != 2 else p[:-1] if spoilt is None else spoilt * p  # the second of three sites
+
+    monkeypatch.setattr(hessians, "solved", solution)
+    ours = fed.run(GIANT(0.1), DirectGrid(apps_of(problem)), 8, fed.Terms(3, deadline=2.0))
+    assert ours.value[-1] < ours.value[0] - 0.02
+    away = ours.settings["absences"]
+    assert {entry["site"] for entry in away} == {problem.names[1]}
+    assert why in away[0]["why"]
+
+
+@pytest.mark.parametrize("name", ["lbfgs", "newton", "sum", "giant"])
 def test_sums_of_second_order_stay_sums_under_secure_aggregation(name):
     problem = make_logistic(devices=3)
     method, terms = METHODS[name], fed.Terms(3, secure=SecurePlus(clip=16.0, bits=28))

@@ -132,7 +132,7 @@ def collect(
         sum(weights[i] * loss for i, loss in each.items()) / share if share else np.nan
         for each in ({i: r.loss for i, r in replies.items()}, {i: r.loss_at for i, r in replies.items()})
     )
-    vectors_down = 1 + elsewhere + shifted(ask) + (ask.base is not None)
+    vectors_down = 1 + elsewhere + shifted(ask) + (ask.base is not None) + (ask.solve is not None)
     up = len(replies) * (int(ask.x.nbytes) + 8 * (1 + elsewhere + normed(ask)))
     down = (len(weights) if asked is None else asked) * (vectors_down * int(ask.x.nbytes) + 8)
     rows = {i: r.vector for i, r in replies.items()}

@@ -50,13 +50,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-IMPLAUSIBLE = 10.0
-"""How far a reply may be beyond what the site's own smoothness allows before it is refused."""
-
 OUTSIZED = 1e6
 """How much longer than all others a vector must be before its sender is named for what followed."""
 
-CARRIED = ("x", "mix", "local", "links", "also", "curvature", "base", "hessian", "sketch")
+CARRIED = ("x", "mix", "local", "links", "also", "curvature", "base", "hessian", "sketch", "solve")
 """What a method may ask for here; more than that is refused before the first round."""
 
 
@@ -224,10 +221,6 @@ class _Loop(Loop):
         if ask.mix is None:
             raise InvalidInput(f"{method!r} has no server: a federation runs methods that ask for one sum")
         more = [f.name for f in fields(ask) if f.name not in CARRIED and getattr(ask, f.name) not in (None, False)]
-        if hasattr(method, "whole"):
-            more.append("solutions of the sites' own problems")
-        if ask.sketch is not None and ask.sketch.skip is not None:
-            more.append("eigenpairs that continue the last ones")  # a site's process ends with its message
         if more:
             wanted = ", ".join(more)
             raise InvalidInput(
@@ -257,27 +250,29 @@ class _Loop(Loop):
             ||grad f_i(x)|| <= ||g'|| + L_i ||x - x'||,     f_i(x) <= f' + ||g'|| ||x - x'|| + L_i/2 ||x - x'||^2
 
         with g', f' at x', where the site was last asked; of its first reply f_i(x) <= f_i(0) + ||grad f_i(x)|| ||x||:
-        it told f_i(0) when it joined. Only what is beyond that by a factor of :data:`IMPLAUSIBLE` is refused: an error
-        of transmission or of a unit, not a lie within bounds.
+        it told f_i(0) when it joined. Only what is beyond that by a factor of ten is refused: an error of transmission
+        or of a unit, not a lie within bounds.
         """
         assert ask.mix is not None
         L, c = float(self.roster.L[i]), abs(float(ask.mix[i]))
+        if self.roster.kind in ("exact", "upper bound"):
+            hessians.check_solution(ask, reply.extra, c, float(self.roster.mu[i]))
         if ask.local is not None or not c or self.roster.sampled or self.roster.kind not in ("exact", "upper bound"):
             return
         length, tiny = norm(reply.vector) / c, float(np.sqrt(np.finfo(ask.x.dtype).eps))
         if i not in self.last_seen:
             f, far = self.roster.losses[i], norm(ask.x)
-            if reply.loss > f + abs(f) + IMPLAUSIBLE * length * far + tiny * length:
+            if reply.loss > f + abs(f) + hessians.IMPLAUSIBLE * length * far + tiny * length:
                 raise Refused(f"its loss is {reply.loss:.3g}, and was {f:.3g} at the start: not believed")
         else:
             x, g, f = self.last_seen[i]
             moved = norm(ask.x - x)
             spare = tiny * (L * norm(ask.x) + g)
-            if length > IMPLAUSIBLE * (g + L * moved) + spare:
+            if length > hessians.IMPLAUSIBLE * (g + L * moved) + spare:
                 raise Refused(
                     f"its gradient has length {length:.3g}, by its own L at most {g + L * moved:.3g}: not believed"
                 )
-            if reply.loss > f + IMPLAUSIBLE * (g * moved + L * moved**2 / 2) + abs(f) + spare:
+            if reply.loss > f + hessians.IMPLAUSIBLE * (g * moved + L * moved**2 / 2) + abs(f) + spare:
                 raise Refused(f"its loss rose from {f:.3g} to {reply.loss:.3g}, beyond its own L: not believed")
         self.last_seen[i] = (ask.x, length, reply.loss)
 
@@ -301,6 +296,9 @@ class _Loop(Loop):
         """Apply the rule for those who are missing, and record the round."""
         ask, weights, present = self.method.ask(self.state), self.roster.weights, seen.present
         assert ask.mix is not None
+        if ask.sketch is not None and ask.sketch.skip is not None and not present.all():
+            gone = "; ".join(f"{self.roster.names[i]}: {why}" for i, why in seen.why.items())
+            raise OwnstepError(f"{self.method!r} needs every site in every round, missing were {gone}")
         total, share = seen.total, float(weights[present].sum()) if self.rule == "rescale" else 1.0
         squares = seen.squares
         rows = self._rows(ask, seen) if needs_rows(ask) or self.rule == "last" else None

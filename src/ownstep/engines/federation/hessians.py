@@ -1,13 +1,15 @@
-"""What travels of second order, next to a site's gradient: a second point, a Hessian, a sketch of curvature.
+"""What travels of second order, next to a site's gradient: a second point, a Hessian, a solution, a sketch.
 
 Whatever the coordinator needs as a sum is one flat vector behind the gradient, so that it adds up, under secure
 aggregation too:
 
-    extra = [ c_i grad f_i(base) | triangle of c_i H_i | c_i H_i Omega, by rows | c_i (trace, penalty, free), r_i / d ]
+    extra = [ c_i grad f_i(base) | triangle of c_i H_i | c_i p_i | c_i H_i Omega, by rows, and
+              c_i (trace, penalty, free), r_i / d ]
 
-with only the parts that were asked for; a trace that is not known travels as -1. A site's own leading eigenpairs are no
-sum: they travel as (k, d + 1) numbers, every row an eigenvector and its eigenvalue, followed by one row that holds the
-trace, the penalty, how many coordinates it leaves free, and the span (:class:`~ownstep.smoothness.sketch.Sketch`).
+with only the parts that were asked for; p_i solves a problem of the site's own, whose vector came with x. A trace that
+is not known travels as -1. A site's own eigenpairs are no sum: they travel as (k, d + 1) numbers, every row an
+eigenvector and its eigenvalue, followed by one row that holds the trace, the penalty, how many coordinates it leaves
+free, and the span (:class:`~ownstep.smoothness.sketch.Sketch`).
 """
 
 from __future__ import annotations
@@ -21,23 +23,30 @@ from numpy.typing import NDArray
 
 from ownstep.engines.local.answering import triangle
 from ownstep.engines.local.sketching import Sketching
-from ownstep.methods import Answer, Ask, SketchWork
+from ownstep.engines.local.solving import solved
+from ownstep.methods import Answer, Ask, SketchWork, norm
+from ownstep.methods.base import SolveWork
 from ownstep.smoothness.sketch import Sketch, span_of
 from ownstep.smoothness.sketch import checked as checked_sketch
 from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy
 
 Array = NDArray[Any]
-WORDS = ("hessian", "rank", "shared", "seed", "revealing")
-"""What a message says of second order, next to the second point."""
+IMPLAUSIBLE = 10.0
+"""How far a reply may be beyond what the site's own constants allow before it is refused."""
+WORDS = ("hessian", "rank", "shared", "seed", "revealing", "skip", "solve", "near")
+"""What a message says of second order, next to the second point and the vector of a problem to solve."""
+NEWTON, WHOLE = "newton", "whole"
+"""The problems that a site solves on its own."""
 
 
 @dataclass(frozen=True)
 class More:
-    """What one method wants of second order of one site: a triangle, a sketch."""
+    """What one method wants of second order of one site: a triangle, a sketch, the solution of a problem."""
 
     hessian: bool = False
     sketch: SketchWork | None = None
+    solve: SolveWork | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,31 +55,38 @@ class Found:
 
     base: Array | None = None
     hessian: Array | None = None
+    solved: Array | None = None
     shared: Sketch | None = None
 
 
 def words(ask: Ask) -> dict[str, Any]:
-    """The second order of an ask as plain numbers and words; rank 0 for no sketch."""
-    work = ask.sketch or SketchWork(0)
+    """The second order of an ask as plain numbers and words; rank 0 for no sketch, skip -1 for the leading pairs."""
+    work, solve = ask.sketch or SketchWork(0), ask.solve
     return {
         "hessian": bool(ask.hessian), "rank": int(work.rank), "shared": bool(work.shared), "seed": int(work.seed),
-        "revealing": str(work.revealing),
+        "revealing": str(work.revealing), "skip": -1 if work.skip is None else int(work.skip),
+        "solve": "" if solve is None else WHOLE if solve.whole else NEWTON,
+        "near": 0.0 if solve is None else float(solve.prox),
     }  # fmt: skip
 
 
-def from_words(said: Mapping[str, Any]) -> More:
-    """The inverse of :func:`words`."""
-    if not said["rank"]:
-        return More(bool(said["hessian"]))
-    work = SketchWork(int(said["rank"]), bool(said["shared"]), int(said["seed"]), str(said["revealing"]))
-    return More(bool(said["hessian"]), work)
+def from_words(said: Mapping[str, Any], vector: Array | None = None) -> More:
+    """The inverse of :func:`words`; ``vector`` is that of the problem to solve."""
+    work, solve = None, None
+    if said["rank"]:
+        skip = None if said["skip"] < 0 else int(said["skip"])
+        work = SketchWork(int(said["rank"]), bool(said["shared"]), int(said["seed"]), str(said["revealing"]), skip)
+    if said["solve"]:
+        solve = SolveWork(vector, float(said["near"]), said["solve"] == WHOLE)
+    return More(bool(said["hessian"]), work, solve)
 
 
 def extra_length(ask: Ask) -> int:
     """Numbers of the flat vector behind the gradient."""
     d, work = len(ask.x), ask.sketch
     sketched = d * min(work.rank, d) + 4 if work is not None and work.shared else 0
-    return (d if ask.base is not None else 0) + (d * (d + 1) // 2 if ask.hessian else 0) + sketched
+    vectors = (ask.base is not None) + (ask.solve is not None)
+    return d * vectors + (d * (d + 1) // 2 if ask.hessian else 0) + sketched
 
 
 def own_rank(ask: Ask) -> int:
@@ -101,6 +117,8 @@ def answer(
         parts.append(to_numpy(total))
     if more.hessian:
         parts.append(triangle(problem, x, mix))
+    if more.solve is not None:
+        parts.append(solved(problem, to_numpy(x), more.solve, mix))
     if more.sketch is not None and more.sketch.shared:
         made = sketching.shared(x, more.sketch, mix)
         trace = -c if np.isnan(made.trace) else made.trace
@@ -151,6 +169,8 @@ def split(ask: Ask, extra: Array | None, share: float) -> Found:
     if ask.hessian:
         size = d * (d + 1) // 2
         out["hessian"], at = extra[at : at + size], at + size
+    if ask.solve is not None:
+        out["solved"], at = extra[at : at + d], at + d
     if ask.sketch is not None and ask.sketch.shared:
         trace, penalty, free, spans = extra[-4:].tolist()
         known = trace if trace >= 0 else float("nan")
@@ -176,4 +196,21 @@ def told(answer: Answer, ask: Ask, seen: Any, rule: str, share: float, rows: Arr
     if base is not None and rule == "last" and rows is not None:  # the absent count with what they sent last
         base = split(ask, seen.extra, there).base + ask.mix[~present] @ rows[~present]
     sketches = seen.sketches if own_rank(ask) else () if found.shared is None else (found.shared,)
-    return replace(answer, base=base, base_value=seen.value_base, hessian=found.hessian, sketches=sketches)
+    more = {"hessian": found.hessian, "solved": found.solved, "sketches": sketches}
+    return replace(answer, base=base, base_value=seen.value_base, **more)
+
+
+def check_solution(ask: Ask, extra: Array | None, c: float, mu: float) -> None:
+    """Refuse a solution that a loss as curved as the site said its own is cannot have.
+
+        ||p_i|| <= ||vector|| / (mu_i + prox),      for either problem
+
+    beyond which by a factor of 10 it is an error of transmission or of a unit.
+    """
+    work = ask.solve
+    if work is None or extra is None or not c or not mu + work.prox > 0:
+        return
+    p = split(ask, extra, 1.0).solved
+    length, most = norm(p) / abs(c), norm(work.vector) / (mu + work.prox)
+    if length > IMPLAUSIBLE * most:
+        raise InvalidInput(f"its solution has length {length:.3g}, by its own mu at most {most:.3g}: not believed")

@@ -73,6 +73,7 @@ class SecurePlus:
             raise InvalidInput(f"secure aggregation with {self.bits} bits is for 2 to {2 ** (32 - self.bits)} sites")
         arrays = [np.asarray(ask.x)] + ([] if point is ask.x else [np.asarray(point)])
         arrays += [] if ask.base is None else [np.asarray(ask.base)]
+        arrays += [] if ask.solve is None else [np.asarray(ask.solve.vector)]
         strategy = _Strategy(roster, ask, k, ndarrays_to_parameters(arrays), self.clip)
         context = LegacyContext(Context(0, 0, {}, RecordDict(), {}), strategy=strategy, client_manager=strategy)
         context.state[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: k})
@@ -166,8 +167,9 @@ def answer_masked(site: Site, message: Message) -> Message:
     fit = recorddict_to_fitins(message.content, keep_input=True)
     x, *points = parameters_to_ndarrays(fit.parameters)
     ask: dict[str, Any] = dict(fit.config)
+    vector = points.pop() if ask["solve"] else None
     base = points.pop() if ask["base"] else None
-    more = hessians.from_words(ask)
+    more = hessians.from_words(ask, vector)
     if more.sketch is not None and not more.sketch.shared:
         raise Refused("its own eigenpairs are no sum, and are not sent under secure aggregation")
     question = Question(x, points[0] if points else None, ask["c"], ask["k"], local_from_words(ask), base, more)

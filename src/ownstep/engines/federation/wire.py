@@ -94,6 +94,7 @@ def pack_points(asks: Sequence[Ask], points: Sequence[Any]) -> ArrayRecord:
     arrays = {f"{m}.x": Array(np.asarray(ask.x)) for m, ask in enumerate(asks)}
     arrays |= {f"{m}.at": Array(np.asarray(p)) for m, p in enumerate(points) if p is not asks[m].x}
     arrays |= {f"{m}.base": Array(np.asarray(ask.base)) for m, ask in enumerate(asks) if ask.base is not None}
+    arrays |= {f"{m}.vector": Array(np.asarray(a.solve.vector)) for m, a in enumerate(asks) if a.solve is not None}
     return ArrayRecord(arrays)
 
 
@@ -124,7 +125,8 @@ def unpack_asks(content: RecordDict) -> list[Question]:
         shift = shifts[str(m)].numpy()[None] if str(m) in shifts else None
         local = local_from_words(dict(zip(LOCAL, words, strict=True)), shift)
         base = points[f"{m}.base"].numpy() if f"{m}.base" in points else None
-        more = hessians.from_words({name: numbers[name][m] for name in hessians.WORDS})
+        vector = points[f"{m}.vector"].numpy() if f"{m}.vector" in points else None
+        more = hessians.from_words({name: numbers[name][m] for name in hessians.WORDS}, vector)
         out.append(Question(points[f"{m}.x"].numpy(), at, c, k, local, base, more))
     return out
 
