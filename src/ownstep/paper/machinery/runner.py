@@ -110,8 +110,7 @@ def conduct(
     """
     experiment = load_experiment(name)
     base = _base(name, folder, quick)
-    asked = {"quick": quick, "seed": seed, "seeds": seeds, "device": device}
-    kept = Pieces(base / PARTS / _fingerprint(asked))
+    kept = pieces_of(name, folder, quick, seed, seeds, device)
     try:
         result = experiment.run(
             quick=quick, seed=seed, progress=progress, **_options(name, seeds, device, kept, folder, minutes)
@@ -133,6 +132,14 @@ def conduct(
     if not (isinstance(result, dict) and result.get("not_run")):
         shutil.rmtree(base / PARTS, ignore_errors=True)
     return _summary(report, files) | {"parts_found": kept.found}
+
+
+def pieces_of(
+    name: str, folder: Path, quick: bool = False, seed: int = 0, seeds: int | None = None, device: str | None = None
+) -> Pieces:
+    """The finished parts of an experiment that was asked for in this way, of this code."""
+    asked = {"quick": quick, "seed": seed, "seeds": seeds, "device": device}
+    return Pieces(_base(name, folder, quick) / PARTS / _fingerprint(asked))
 
 
 def judge_again(name: str, folder: Path, quick: bool = False) -> dict[str, Any]:

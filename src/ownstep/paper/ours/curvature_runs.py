@@ -136,6 +136,12 @@ def _tier(part: Part) -> int:
     return 4 if stage == "rivals and first order" else 3
 
 
+def key_of(part: Part) -> str:
+    """The name under which a part is kept."""
+    stage, name, mu, draw = part
+    return f"{stage}: {name} {mu:g}, draw {draw}"
+
+
 def make(stage: str, name: str, mu: float, draw: int, seed: int) -> list[Row]:
     """The rows of a part."""
     return rows_of(name, mu, seed + draw, STAGES[stage](name, draw))

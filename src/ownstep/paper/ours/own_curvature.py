@@ -13,7 +13,7 @@ from ownstep.paper.machinery.pictures import span, span_rows
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.paper.ours import curvature_findings as found
 from ownstep.paper.ours.curvature_findings import charts, pick, ratios
-from ownstep.paper.ours.curvature_runs import DEFAULT, DRAWS, Job, Row, make, parts, rows_of
+from ownstep.paper.ours.curvature_runs import DEFAULT, DRAWS, Job, Row, key_of, make, parts, rows_of
 from ownstep.support.progress import Bar
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def run(
     every = parts(seeds or DRAWS)
     with Bar("own curvature", len(every), progress) as bar:
         for i, (stage, name, mu, draw) in enumerate(every):
-            key = f"{stage}: {name} {mu:g}, draw {draw}"
+            key = key_of((stage, name, mu, draw))
             late = minutes is not None and time.monotonic() - began > 60 * minutes
             if late and (pieces is None or key not in pieces):
                 left.append(key)
