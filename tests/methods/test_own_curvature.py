@@ -17,6 +17,7 @@ from ownstep.methods.own import sketch_bank as banks
 from ownstep.methods.own.metric import Metric, compressed
 from ownstep.methods.own.sketch_bank import Bank
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, optimum
+from ownstep.smoothness import sketch as making
 from ownstep.smoothness.sketch import checked, nystrom, own_sketch, rank_of, shared_matrix
 from ownstep.support.errors import InvalidInput
 
@@ -56,6 +57,43 @@ def test_a_sketch_is_the_leading_eigenpairs(problem):
             vectors, found = own_sketch(H, 8, 0, vectors)
         np.testing.assert_allclose(found[:6], values[:6], rtol=0.005)
         assert np.trace(whole) == pytest.approx(H.trace)
+
+
+@pytest.mark.parametrize(
+    ("n", "density"), [(120, 1.0), (120, 0.05), (20, 0.3)], ids=["dense", "few entries", "few rows"]
+)
+@pytest.mark.parametrize("signs", [False, True])
+def test_from_few_rows_come_the_pairs_of_the_whole_hessian(n, density, signs, monkeypatch):
+    """In the space of the rows, cold and warm, as in that of the coordinates; twice the same row among them."""
+    monkeypatch.setattr(making, "MOST_NORMAL", 0 if signs else 2**18)
+    rng = np.random.default_rng(n)
+    rows = rng.standard_normal((n, 400)) * (rng.random((n, 400)) < density) * 0.99 ** np.arange(400)
+    rows[1] = rows[0]
+    problem = BinaryLogistic(sp.csr_array(rows) if density < 1 else rows, np.arange(n) % 2, mu=0.1)
+    H = problem.data_hessian(0.1 * rng.standard_normal(400), 0)
+    whole = H @ np.eye(400)
+    root = H.root()
+    np.testing.assert_allclose(root.back(root @ np.eye(400)), whole, atol=1e-12)
+    vectors, values = own_sketch(H, 8, 3)
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(8), atol=1e-9)
+    exact = np.linalg.eigvalsh(whole)[::-1][:8]
+    np.testing.assert_allclose(values[:4], exact[:4], rtol=1e-9 if n == 20 else 0.06)
+    assert (values <= exact * (1 + 1e-9)).all()
+    again = own_sketch(H, 8, 3, vectors)
+    assert (again[1] >= values - 1e-12).all()
+    monkeypatch.setattr(H, "root", lambda: None)
+    if not signs or density == 1.0:  # else the random block is drawn among the rows, and is another
+        other, found = own_sketch(H, 8, 3)
+        np.testing.assert_allclose(values, found, rtol=1e-6)
+        np.testing.assert_allclose(abs(np.linalg.det(other @ vectors.T)), 1, rtol=1e-4)
+    np.testing.assert_allclose(own_sketch(H, 8, 3, vectors)[1], again[1], rtol=1e-6)
+
+
+def test_a_device_without_curvature_sends_no_vectors():
+    problem = BinaryLogistic(np.zeros((6, 9)), np.arange(6) % 2, mu=0.1)
+    vectors, values = own_sketch(problem.data_hessian(problem.x0(), 0), 3, 0)
+    assert len(vectors) == len(values) == 0
+    assert run(OwnCurvature(), problem, 3).value[-1] == pytest.approx(np.log(2))
 
 
 def test_a_sketch_of_every_direction_is_exact():

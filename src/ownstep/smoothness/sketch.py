@@ -109,15 +109,18 @@ def own_sketch(operator: Any, rank: int, seed: int, start: Any = None) -> tuple[
     d = operator.dim
     if not rank:
         return operator.template[None][:0] + 0.0, np.zeros(0)
-    warm = start is not None and len(start) >= rank
-    first = (
-        start.T if warm else like(_drawn(seed, d, min(d, rank + OVERSAMPLING), operator.template), operator.template)
-    )
+    warm, block = start is not None and len(start) >= rank, min(d, rank + OVERSAMPLING)
     blocks = (WARM if warm else COLD)[operator.convex]
-    if operator.convex and operator.count < d and (root := operator.root()) is not None:
-        vectors, values = _from_rows(root, first, blocks, rank)
+    root = operator.root() if operator.convex and operator.count < d else None
+    if root is not None and not warm and root.entries < d * block > MOST_NORMAL:  # even to draw a block takes longer
+        drawn = _signs(seed, operator.count, block, operator.template)
+        vectors, values = _from_rows(root, root @ root.back(drawn), blocks, rank)
     else:
-        vectors, values = _krylov(operator, first, blocks, rank)
+        first = start.T if warm else like(_drawn(seed, d, block, operator.template), operator.template)
+        if root is not None:
+            vectors, values = _from_rows(root, root @ first, blocks, rank)
+        else:
+            vectors, values = _krylov(operator, first, blocks, rank)
     vectors = vectors[:rank]  # laid out as a checkpoint gives them back: products then round alike
     whole = np.ascontiguousarray(vectors) if isinstance(vectors, np.ndarray) else vectors.contiguous()
     return whole, values[:rank]
@@ -126,9 +129,8 @@ def own_sketch(operator: Any, rank: int, seed: int, start: Any = None) -> tuple[
 def _krylov(operator: Any, first: Any, blocks: int, rank: int) -> tuple[Any, Array]:
     """The pairs seen from the span of a block and its images."""
     d, loose = operator.dim, operator.convex and blocks == 2 and 4 * first.shape[1] <= operator.dim
-    newest = (
-        first if loose or blocks == WARM[operator.convex] else qr(first)
-    )  # Nystrom needs a basis, no orthonormal one
+    orthonormal = blocks == WARM[operator.convex]  # the last sketch
+    newest = first if loose or orthonormal else qr(first)  # for Nystrom's formula any basis will do
     K, image = newest, operator @ newest
     last = image
     while (blocks := blocks - 1) > 0 and K.shape[1] < d:
@@ -138,21 +140,21 @@ def _krylov(operator: Any, first: Any, blocks: int, rank: int) -> tuple[Any, Arr
     return nystrom(K, image, rank) if operator.convex else ritz(K, image)
 
 
-def _from_rows(root: Any, first: Any, blocks: int, rank: int) -> tuple[Any, Array]:
+def _from_rows(root: Any, seen: Any, blocks: int, rank: int) -> tuple[Any, Array]:
     """The pairs of A^T A for a wide A, (n, d): whatever is made orthonormal has length n.
 
-    With P the projection on the span of [A Omega, A A^T A Omega], A^T P A is what Nystrom's formula gives for
-    [Omega, H Omega]. With few rows P is I. Where A has few entries, it is multiplied twice more in place of products of
-    blocks of length d.
+    With ``seen`` = A Omega and P the projection on the span of [A Omega, A A^T A Omega], A^T P A is what Nystrom's
+    formula gives for [Omega, H Omega]. With few rows P is I. Where A has few entries, it is multiplied twice more in
+    place of products of blocks of length d.
     """
     n, d = root.shape
-    K = qr(root @ first) if n > blocks * first.shape[1] else np.eye(n, dtype=first.dtype)
+    K = qr(seen) if n > blocks * seen.shape[1] else np.eye(n, dtype=seen.dtype)
     back, image = root.back(K), None
     if K.shape[1] < n and blocks > 1:
         image = root @ back
         more = _without(image, K)
         K = np.concatenate([K, more], axis=1)
-    if root.entries < d * first.shape[1]:
+    if root.entries < d * seen.shape[1]:
         image = root @ back if image is None else image
         image = image if K.shape[1] == image.shape[1] else np.concatenate([image, root @ root.back(more)], axis=1)
         core = (K.T @ image).astype(float)
@@ -169,7 +171,7 @@ def _from_rows(root: Any, first: Any, blocks: int, rank: int) -> tuple[Any, Arra
 def _without(block: Any, K: Any) -> Any:
     """An orthonormal basis of what a block adds to the orthonormal K."""
     more = block - K @ (K.T @ block)
-    if ((more**2).sum(0) < 1e-4 * (block**2).sum(0)).any():  # much was taken away: rounding is left of K
+    if (_squares(more) < 1e-4 * _squares(block)).any():  # much was taken away: rounding is left of K
         more = more - K @ (K.T @ more)
     return qr(more)
 
@@ -237,6 +239,11 @@ def checked(sketch: Sketch, dim: int, rank: int, name: str) -> Sketch:
     return sketch
 
 
+def _squares(block: Any) -> Any:
+    """The squared lengths of the columns."""
+    return np.einsum("ij,ij->j", block, block) if isinstance(block, np.ndarray) else (block**2).sum(0)
+
+
 def qr(matrix: Any) -> Any:
     """Orthonormal columns with the same span, NumPy's or torch's; by Cholesky twice where the columns are not close."""
     if not matrix.shape[1]:
@@ -268,9 +275,14 @@ def _drawn(seed: int, dim: int, columns: int, template: Any) -> NDArray[Any]:
     """A random block: of normal numbers, or of signs where drawing those would take longer than multiplying them."""
     if dim * columns <= MOST_NORMAL:
         return _normal(seed, dim, columns, template)
-    count = -(-dim * columns // 8)
-    bits = np.unpackbits(np.frombuffer(np.random.default_rng([seed, dim, columns]).bytes(count), np.uint8))
-    return 2 * bits[: dim * columns].reshape(dim, columns).astype(to_numpy(template[:1]).dtype) - 1
+    return _signs(seed, dim, columns, template)
+
+
+def _signs(seed: int, dim: int, columns: int, template: Any) -> NDArray[Any]:
+    bits = np.random.default_rng([seed, dim, columns]).bytes(-(-dim * columns // 8))
+    signs = np.unpackbits(np.frombuffer(bits, np.uint8))[: dim * columns].astype(to_numpy(template[:1]).dtype)
+    signs -= 0.5
+    return signs.reshape(dim, columns)
 
 
 def _normal(seed: int, dim: int, columns: int, template: Any) -> NDArray[Any]:
