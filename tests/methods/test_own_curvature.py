@@ -67,7 +67,7 @@ def test_from_few_rows_come_the_pairs_of_the_whole_hessian(n, density, signs, mo
     """In the space of the rows, cold and warm, as in that of the coordinates; twice the same row among them."""
     monkeypatch.setattr(making, "MOST_NORMAL", 0 if signs else 2**18)
     rng = np.random.default_rng(n)
-    rows = rng.standard_normal((n, 400)) * (rng.random((n, 400)) < density) * 0.99 ** np.arange(400)
+    rows = rng.standard_normal((n, 400)) * (rng.random((n, 400)) < density) * 0.95 ** np.arange(400)
     rows[1] = rows[0]
     problem = BinaryLogistic(sp.csr_array(rows) if density < 1 else rows, np.arange(n) % 2, mu=0.1)
     H = problem.data_hessian(0.1 * rng.standard_normal(400), 0)
