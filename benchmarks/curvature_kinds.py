@@ -1,0 +1,164 @@
+"""Own curvature against L-BFGS on 15 kinds of problems from random seeds, none of which a default was chosen on.
+
+    python benchmarks/curvature_kinds.py 40 50            # seeds 40 to 49: 150 problems, about 1,100 runs
+
+Few rows and many columns, the reverse, columns in units of their own, rare labels, categories, separable rows, next to
+no penalty, rows that are there many times, few directions, heavy tails, several classes, uncentred columns, columns and
+rows that are 0, rare words, clusters. Splits: one device, ten (iid, by norm, by label), up to fifty, devices of 1, 2,
+4, 7, ... rows, and one device per row where there are few. Exchanges to a relative gap of 1e-6, 400 at most.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ownstep import LBFGS, OwnCurvature, logistic_regression, optimum, partition
+from ownstep.engines import run
+from ownstep.problems import LinearModel
+from ownstep.support.errors import OwnstepError
+
+GAP, MOST = 1e-6, 400
+KINDS = (
+    "wide", "tall", "bad_scale", "unbalanced", "one_hot", "separable", "tiny_mu", "duplicates", "low_rank",
+    "heavy_tail", "multiclass", "uncentred", "zero_columns", "binary_rare", "clusters",
+)  # fmt: skip
+
+
+def table(kind: str, rng: np.random.Generator, n: int, d: int) -> Any:
+    """The rows of a kind."""
+    if kind == "wide":
+        n, d = int(rng.integers(60, 400)), int(rng.integers(1000, 6000))
+        rows = sp.random_array((n, d), density=float(rng.uniform(0.003, 0.05)), rng=rng, format="csr")
+        return sp.csr_array(rows.multiply(np.exp(rng.normal(0, 1, d))[None])) if rng.random() < 0.5 else rows
+    if kind == "tall":
+        return rng.standard_normal((int(rng.integers(5000, 20000)), int(rng.integers(2, 15))))
+    if kind == "bad_scale":
+        return rng.standard_normal((n, d)) * 10 ** rng.uniform(-3, 3, d)
+    if kind == "unbalanced":
+        return rng.standard_normal((n, 6)) @ rng.standard_normal((6, d)) + 0.3 * rng.standard_normal((n, d))
+    if kind == "one_hot":
+        sizes = rng.integers(2, 40, rng.integers(3, 12))
+        rows, start = np.zeros((n, int(sizes.sum()))), 0
+        for k in sizes.tolist():
+            rows[np.arange(n), start + rng.choice(k, n, p=rng.dirichlet(np.full(k, 0.4)))] = 1
+            start += k
+        return sp.csr_array(rows)
+    if kind == "tiny_mu":
+        return rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -rng.uniform(0, 2.0)
+    if kind == "duplicates":
+        few = max(5, n // 20)
+        return rng.standard_normal((few, d))[rng.integers(0, few, n)]
+    if kind == "low_rank":
+        r = int(rng.integers(1, 6))
+        return rng.standard_normal((n, r)) @ rng.standard_normal((r, d))
+    if kind == "heavy_tail":
+        return rng.standard_t(1.5, (n, d))
+    if kind == "uncentred":
+        return rng.standard_normal((n, d)) + rng.uniform(1, 50)
+    if kind == "zero_columns":
+        rows = rng.standard_normal((n, d)) * (rng.random(d) < 0.4)
+        rows[rng.random(n) < 0.2] = 0
+        return rows
+    if kind == "binary_rare":
+        d = int(rng.integers(200, 800))
+        often = 0.5 * np.arange(1, d + 1) ** -rng.uniform(0.7, 1.5)
+        return sp.csr_array((rng.random((n, d)) < often).astype(float))
+    if kind == "clusters":
+        k = int(rng.integers(3, 15))
+        centres = rng.standard_normal((k, d)) * 10
+        return centres[rng.integers(0, k, n)] + rng.standard_normal((n, d)) * rng.uniform(0.01, 2)
+    return rng.standard_normal((n, d)) * (np.exp(rng.normal(0, 1, d)) if kind == "multiclass" else 1.0)
+
+
+def made(kind: str, seed: int) -> tuple[Any, Any, float, bool]:
+    """(Rows, labels, mu, with an intercept) from a seed."""
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
+    n, d = int(rng.integers(200, 2000)), int(rng.integers(5, 120))
+    mu, noise = float(10 ** rng.uniform(-6, -2)), float(rng.uniform(0.05, 2))
+    classes = int(rng.integers(3, 8)) if kind == "multiclass" else 2
+    rows = table(kind, rng, n, d)
+    if kind == "tiny_mu":
+        mu, noise = float(10 ** rng.uniform(-10, -7)), 1.0
+    noise = 0.0 if kind == "separable" else noise
+    n, d = rows.shape
+    size = np.sqrt((rows.multiply(rows) if sp.issparse(rows) else rows**2).sum(axis=1).mean())
+    truth = rng.standard_normal((d, classes if classes > 2 else 1))
+    if kind == "bad_scale":
+        truth = truth / (np.abs(rows).mean(0) + 1e-12)[:, None]
+    score = rows @ truth
+    score = score / max(1e-12, score.std()) + noise * rng.logistic(size=score.shape)
+    if classes > 2:
+        labels = score.argmax(1)
+    else:
+        share = 1 - rng.uniform(0.005, 0.03) if kind == "unbalanced" else rng.choice([0.5, 0.8])
+        labels = (score[:, 0] > np.quantile(score[:, 0], share)).astype(int)
+    if len(np.unique(labels)) < 2:
+        labels[0] = 1 - labels[0]
+    if rng.random() < 0.4 and kind not in ("bad_scale", "uncentred", "heavy_tail"):
+        rows = rows / size
+    return rows, labels, mu, bool(rng.random() < 0.3)
+
+
+def splits(rows: Any, labels: Any, seed: int) -> dict[str, partition.Partition | None]:
+    """Who holds which rows."""
+    n, rng = len(labels), np.random.default_rng(seed)
+    sorted_ = np.empty(n, int)
+    for i, part in enumerate(np.array_split(np.argsort(labels, kind="stable"), 10)):
+        sorted_[part] = i
+    many = min(50, n // 3)
+    out: dict[str, partition.Partition | None] = {
+        "one": None, "10 iid": partition.make("iid", rows, labels, 10, 0), "10 norm": partition.by_norm(rows, 10),
+        "10 label": partition.given(sorted_), f"{many} iid": partition.make("iid", rows, labels, many, 1),
+    }  # fmt: skip
+    order, owner, at, device, size = rng.permutation(n), np.empty(n, int), 0, 0, 1
+    while at < n:
+        owner[order[at : at + size]] = device
+        at, device, size = at + size, device + 1, int(np.ceil(size * 1.6))
+    out["growing"] = partition.given(owner)
+    return out | ({"rows": partition.given(np.arange(n))} if n <= 400 else {})
+
+
+def exchanges(method: Any, problem: LinearModel, goal: float) -> float:
+    """How many until f is at most ``goal``; infinite if not in :data:`MOST`."""
+    history = run(method, problem, MOST, target=goal, progress=False)
+    return history.rounds if history.value[-1] <= goal else np.inf
+
+
+def main(first: int, last: int) -> None:
+    """Every kind and seed; what needs more than 1.1 times L-BFGS's exchanges and one more is named."""
+    over, count, shares, problems = list[str](), 0, list[float](), 0
+    for seed in range(first, last):
+        for kind in KINDS:
+            rows, labels, mu, intercept = made(kind, seed)
+            pooled = logistic_regression(rows, labels, mu=mu, intercept=intercept)
+            try:
+                best, start = optimum(pooled).value, pooled.value(pooled.x0())
+            except OwnstepError as error:
+                print(f"{kind} {seed}: {error}")
+                continue
+            goal = best + GAP * (start - best)
+            base, found = exchanges(LBFGS(), pooled, goal), dict[str, float]()
+            for name, who in splits(rows, labels, seed).items():
+                problem = logistic_regression(rows, labels, who, mu=mu, intercept=intercept)
+                found[name] = exchanges(OwnCurvature(), problem, goal)
+            found["sum"] = exchanges(OwnCurvature(sketch="sum"), pooled, goal)
+            worse = {k: v for k, v in found.items() if v > max(1.1 * base, base + 1)}
+            over += [f"{kind} {seed}, {k}: {v:g} against {base:g}" for k, v in worse.items()]
+            problems, count = problems + 1, count + len(found)
+            shares += [v / base for v in found.values() if np.isfinite([v, base]).all()]
+            told = {"shape": rows.shape, "mu": float(f"{mu:.2g}"), "intercept": intercept, "lbfgs": base, "own": found}
+            print(kind, seed, json.dumps(told), flush=True)
+    mean, middle = np.mean(shares), np.median(shares)
+    print(
+        f"{problems} problems, {count} runs: {mean:.2f} of L-BFGS's exchanges in the mean, {middle:.2f} in the middle"
+    )
+    print(f"more than 1.1 times and one more in {len(over)}: {'; '.join(over)}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:3]))
