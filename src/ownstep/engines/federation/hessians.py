@@ -196,8 +196,8 @@ def told(answer: Answer, ask: Ask, seen: Any, rule: str, share: float, rows: Arr
     if base is not None and rule == "last" and rows is not None:  # the absent count with what they sent last
         base = split(ask, seen.extra, there).base + ask.mix[~present] @ rows[~present]
     sketches = seen.sketches if own_rank(ask) else () if found.shared is None else (found.shared,)
-    more = {"hessian": found.hessian, "solved": found.solved, "sketches": sketches}
-    return replace(answer, base=base, base_value=seen.value_base, **more)
+    answer = replace(answer, base=base, base_value=seen.value_base, hessian=found.hessian)
+    return replace(answer, solved=found.solved, sketches=sketches)
 
 
 def check_solution(ask: Ask, extra: Array | None, c: float, mu: float) -> None:
