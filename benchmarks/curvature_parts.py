@@ -14,7 +14,6 @@ import argparse
 import multiprocessing
 import os
 import time
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -47,14 +46,15 @@ def main() -> None:
         return
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[threads] = "1"  # of the processes below, which load NumPy anew: one part per core
-    began, seconds = time.monotonic(), Counter[str]()
+    began, seconds = time.monotonic(), dict[str, float]()
     with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
         for i, (part, took) in enumerate(pool.imap_unordered(partial(done, asked.out), missing), 1):
-            seconds[f"{part[1]} {part[2]:g}"] += took
+            data = f"{part[1]} {part[2]:g}"
+            seconds[data] = seconds.get(data, 0.0) + took
             print(f"{i} of {len(missing)}, {time.monotonic() - began:.0f} s: {key_of(part)}, {took:.1f} s", flush=True)
             if time.monotonic() - began > 60 * asked.minutes:
                 break  # the pool ends with what it was doing; finished parts are kept
-    print(f"{sum(seconds.values()) / 60:.1f} core minutes:", dict(seconds.most_common()))
+    print(f"{sum(seconds.values()) / 60:.1f} core minutes:", {k: round(v) for k, v in seconds.items()})
 
 
 if __name__ == "__main__":
