@@ -22,7 +22,7 @@ from ownstep.smoothness.every_device import DENSE_LIMIT, tops
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 FEW_DEVICES, SMALL = 128, 2**20
-"""Up to so many devices and multiplications in a product, ARPACK is called for each device in turn."""
+"""Up to so many devices and multiplications in a product, each has its own Gram matrix or call of ARPACK."""
 
 
 def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
@@ -32,7 +32,8 @@ def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
     every row's curvature 1/2.
     """
     _require_linear(problem)
-    if len(problem.counts) <= FEW_DEVICES and problem.table.size * problem.outputs <= SMALL:
+    small = problem.table.size * problem.outputs <= SMALL
+    if small and len(problem.counts) <= FEW_DEVICES and not _wide_sparse(problem):
         every = range(len(problem.counts))
         values = np.array([_top(problem, [i], np.ones(1), seed) for i in every])
         pooled = float(values[0]) if len(every) == 1 else _top(problem, every, problem.weights, seed)
@@ -99,6 +100,11 @@ def lanczos(product: Callable[[NDArray[Any]], NDArray[Any]], dim: int, seed: int
     except ArpackError as error:
         raise OwnstepError(f"Lanczos did not converge on the Hessian bound: {error}") from error
     return float(top[0])
+
+
+def _wide_sparse(problem: LinearModel) -> bool:
+    """Are products with all devices at once faster than Gram matrices, and than products with one after the other?"""
+    return bool(sp.issparse(problem.table.A)) and problem.features > DENSE_LIMIT
 
 
 def _dense(matrix: Any) -> NDArray[np.float64]:
