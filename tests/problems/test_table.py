@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from ownstep import partition
+from ownstep.problems import BinaryLogistic
 from ownstep.problems.linear import by_device, table
+from ownstep.smoothness import exact
 
 from .test_linear import MODELS, problem
 
@@ -79,3 +82,28 @@ def test_gradients_of_many_devices_in_batches(kind, sparse, common, monkeypatch)
     batched = made.each(x)
     np.testing.assert_allclose(batched[0], losses, rtol=1e-13)
     np.testing.assert_allclose(batched[1], gradients, atol=1e-14)
+
+
+def test_rows_of_many_tiny_devices_lie_by_length_and_still_belong_to_their_device():
+    """Sparse rows of unequal lengths on 150 devices of 1 to 9 rows, against the same rows written out dense."""
+    rng = np.random.default_rng(7)
+    owner = rng.permutation(np.repeat(np.arange(150), rng.integers(1, 10, 150)))
+    rows = rng.standard_normal((len(owner), 140)) * (rng.random((len(owner), 140)) < rng.random((len(owner), 1)))
+    labels, split = np.where(rng.random(len(owner)) < 0.4, "a", "b"), partition.given(owner)
+    tiny, dense = (BinaryLogistic(A, labels, split, mu=0.1) for A in (sp.csr_array(rows), rows))
+    assert (np.diff(np.diff(tiny.table.A.indptr)) >= 0).all()
+    x, own, c = rng.standard_normal(140), rng.standard_normal((150, 140)), rng.standard_normal(150)
+    some = [140, 3, 77]
+    for found, expected in [
+        (tiny.mix(x, c), dense.mix(x, c)),
+        (tiny.each(x), dense.each(x)),
+        (tiny.each(own), dense.each(own)),
+        (tiny.keep(some).mix(x, c[:3]), dense.keep(some).mix(x, c[:3])),
+        ((exact(tiny).values, exact(tiny).pooled), (exact(dense).values, exact(dense).pooled)),
+        ((tiny.hessian_product(x, own[0]), tiny.value(x)), (dense.hessian_product(x, own[0]), dense.value(x))),
+    ]:
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    sign = np.where(labels[owner == 77] == "b", 1, -1)
+    stored, told = tiny.samples(77)
+    assert sorted(map(tuple, np.c_[stored.toarray(), told])) == sorted(map(tuple, np.c_[rows[owner == 77], sign]))

@@ -34,7 +34,7 @@ TINY = 16
 LARGE = 2**17
 """Stored numbers from which a device is worked on alone."""
 
-BATCH = 2**21
+BATCH = 2**22
 """Stored numbers of small devices that are worked on together, at most; an eighth of them all where that is less."""
 
 LEAST = 2**19
@@ -72,7 +72,11 @@ def tops(problem: LinearModel, seed: int = 0) -> tuple[Array, float]:
 def _tasks(problem: LinearModel) -> list[NDArray[np.intp]]:
     """The devices that are worked on together."""
     sparse = sp.issparse(problem.table.A)
-    sizes = np.diff(problem.table.A.indptr[problem.starts]) if sparse else problem.counts * problem.features
+    sizes = problem.counts * problem.features
+    if sparse:
+        lengths = np.diff(problem.table.A.indptr)
+        stored = lengths if problem._order is None else lengths[problem._order]
+        sizes = np.diff(np.concatenate([[0], np.cumsum(stored)])[problem.starts])
     together = sizes < LARGE
     if not sparse and problem.features > DENSE_LIMIT:
         together &= (problem.counts <= DENSE_LIMIT) & (not problem.intercept)
@@ -189,6 +193,8 @@ def _rows(problem: LinearModel, devices: NDArray[np.intp]) -> Any:
     """The rows of some devices, one after the other."""
     first, last = problem.starts[devices], problem.starts[devices + 1]
     if (first[1:] == last[:-1]).all():
-        return problem.table.rows(slice(first[0], last[-1]))
-    counts = last - first
-    return problem.table.A[np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)]
+        at: Any = slice(int(first[0]), int(last[-1]))
+    else:
+        counts = last - first
+        at = np.arange(counts.sum()) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    return problem.table.rows(at if problem._order is None else problem._order[at])

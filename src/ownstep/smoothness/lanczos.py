@@ -93,8 +93,7 @@ class Stack(Blocks):
 def largest_eigenvalues(H: Blocks, seed: int = 0) -> Array:
     """The largest eigenvalue of every matrix.
 
-    All start from the same numbers, are looked at after the same products, and leave when their own error is small
-    enough. So what is found for a matrix does not depend on the others.
+    A matrix leaves when its own error is small enough: the others then go on without it.
 
     Parameters
     ----------
@@ -105,7 +104,7 @@ def largest_eigenvalues(H: Blocks, seed: int = 0) -> Array:
     v /= np.sqrt(_dots(v, v))[:, None]
     before, work = np.zeros_like(v), np.empty_like(v)
     values, left = np.empty(len(v)), np.arange(len(v))  # and which of them the vectors belong to
-    unknown = np.ones(len(v), bool)
+    unknown, often = np.ones(len(v), bool), 12 if len(v) <= FEW else 4  # LAPACK looks fast
     T: list[tuple[Array, Array]] = []
     beta, scale, look = np.zeros(len(v)), np.zeros(len(v)), 4
     for m in range(1, MOST + 1):
@@ -118,7 +117,7 @@ def largest_eigenvalues(H: Blocks, seed: int = 0) -> Array:
         beta[(beta <= TOLERANCE / 4 * scale) | (m >= 2 * H.sizes)] = 0  # r is as small: T is all there is
         T.append((alpha, beta))
         if m >= look or not beta[unknown].any():
-            look = m + max(2, m // 6)
+            look = m + max(2, m // often)
             some = np.flatnonzero(unknown)
             values[left[some]], known = _tops(*np.array(T)[:, :, some].swapaxes(0, 1))
             unknown[some[known]] = False

@@ -31,6 +31,9 @@ Array = NDArray[Any]
 FEW = 128
 """Devices up to which the losses of a large table are added device by device."""
 
+SHORT = 32
+"""Rows per device, on average, below which the rows of a small sparse table are not kept together by device."""
+
 
 class LinearModel(ABC):
     """Base of the linear models; see :class:`~ownstep.problems.linear.logistic.BinaryLogistic` for one to use.
@@ -88,6 +91,10 @@ class LinearModel(ABC):
             order = np.argsort(device_of, kind="stable") if length is None else np.lexsort((length, device_of))
             if length is None and A.size > ONE_BLOCK:
                 self._order, self._device_of = order, device_of  # a large array stays where it is
+            elif length is not None and A.nnz <= ONE_BLOCK and len(partition.counts) > max(FEW, n / SHORT):
+                order = np.argsort(length, kind="stable")  # a device alone has too few rows of one length
+                A, y, self._device_of = A[order], y[order], device_of[order]
+                self._order = np.argsort(self._device_of, kind="stable")
             elif (np.diff(order) != 1).any():
                 A, y = A[order], y[order]
         self.mu = float(mu)

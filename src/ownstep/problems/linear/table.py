@@ -26,8 +26,8 @@ Pointwise = Callable[..., Any]
 BLOCK_BYTES = 2**22
 """Of one block of dense rows: still in the L3 cache when the transposed product reads it again."""
 
-BLOCK_ENTRIES = 2**19
-"""Of one block of sparse rows: still in the L3 cache then, and few enough calls of SciPy."""
+BLOCK_ENTRIES = 2**18
+"""Of one block of sparse rows: still in the cache then, few enough calls of SciPy, and enough blocks to share out."""
 
 ENTRIES_PER_FEATURE = 8
 """Of one block of sparse rows, at least: a block adds a vector as long as there are features."""
@@ -140,7 +140,9 @@ class SparseTable(Table):
         return int(self.A.nnz)
 
     def rows(self, block: Any) -> Any:
-        """Consecutive rows, without a copy."""
+        """Some rows; consecutive ones without a copy."""
+        if not isinstance(block, slice):
+            return self.A[block]
         a, b, _ = block.indices(self.A.shape[0])
         A, at = self.A, slice(self.A.indptr[a], self.A.indptr[b])
         view = sp.csr_array((b - a, A.shape[1]), dtype=A.dtype)
