@@ -5,6 +5,9 @@
 Peers, measured in the same run and interleaved, ratios of medians, below 1 means we are faster:
 SciPy, the two products on the whole matrix and the pointwise loss between them on one thread, as ``mix`` did it before;
 scikit-learn's ``LinearModelLoss.loss_gradient`` on the same matrix with as many threads.
+
+What ``describe`` costs is compared with rounds before and after it, in seconds and in processor time of all threads,
+which says more on a busy machine.
 """
 
 from __future__ import annotations
@@ -85,6 +88,8 @@ def before(rows: Any, sign: Any, c: float) -> Callable[[Any], object]:
     return mix
 
 
+DEVICES = (1, 10, 100, 1_000, 10_000)
+
 TABLES: dict[str, Callable[[], Any]] = {
     "w8a": w8a,
     "sparse 400k x 5k, 20 per row": lambda: sparse(400_000, 5_000, 20),
@@ -118,12 +123,31 @@ def rounds(name: str, rows: Any, repeats: int) -> dict[str, float]:
         "round / scikit-learn's loss_gradient": new / peers,
         "10,000 devices / 1 device": split / new,
     }
-    for count, problem in ((1, one), (10_000, many)):
-        began = time.perf_counter()
-        describe(problem)
-        found[f"describe {count:,} devices, in rounds"] = (time.perf_counter() - began) / new
-    print(name, *(f"  {what:<42} {value:.3g}" for what, value in found.items()), sep="\n", flush=True)
+    for count in DEVICES:
+        split_up = BinaryLogistic(rows, labels, partition.given(np.arange(n) * count // n), mu=1e-3)
+        in_seconds, in_processor_time = describing(split_up, one, x)
+        found[f"describe {count:,} devices, in rounds"] = in_seconds
+        found[f"describe {count:,} devices, in rounds of processor time"] = in_processor_time
+    print(name, *(f"  {what:<60} {value:.3g}" for what, value in found.items()), sep="\n", flush=True)
     return found
+
+
+def describing(problem: BinaryLogistic, one: BinaryLogistic, x: Any, repeats: int = 8) -> tuple[float, float]:
+    """(seconds, processor seconds) of ``describe`` over those of a round of one device around it, the best of each."""
+    clocks = (time.perf_counter, time.process_time)
+
+    def timed(call: Callable[[], object]) -> list[float]:
+        began = [clock() for clock in clocks]
+        call()
+        return [clock() - start for clock, start in zip(clocks, began, strict=True)]
+
+    rounds_of, whole = [], []
+    began = time.process_time()
+    while len(whole) < 3 and time.process_time() < began + 2:
+        rounds_of += [timed(lambda: one.mix(x, one.weights)) for _ in range(repeats)]
+        whole.append(timed(lambda: describe(problem)))
+    seconds, processor = np.min(whole, axis=0) / np.median(rounds_of, axis=0)
+    return float(seconds), float(processor)
 
 
 def main() -> None:

@@ -102,7 +102,7 @@ def _worth_writing(rows: Any, counts: NDArray[np.intp], columns: int) -> bool:
 
 
 def by_features(rows: Any, counts: NDArray[np.intp], scale: Array, penalty: Array) -> Blocks:
-    """scale_i A_i^T A_i + diag(penalty) of consecutive devices; of the features that a device has, where they are few."""
+    """scale_i A_i^T A_i + diag(penalty) of consecutive devices; of their own features alone, where these are few."""
     B, features, sizes = _banded(rows, counts)
     width = B.shape[1] // len(counts)
     if features is None:
