@@ -123,16 +123,28 @@ def rounds(name: str, rows: Any, repeats: int) -> dict[str, float]:
         "round / scikit-learn's loss_gradient": new / peers,
         "10,000 devices / 1 device": split / new,
     }
-    for count in DEVICES:
-        split_up = BinaryLogistic(rows, labels, partition.given(np.arange(n) * count // n), mu=1e-3)
-        in_seconds, in_processor_time = describing(split_up, one, x)
-        found[f"describe {count:,} devices, in rounds"] = in_seconds
-        found[f"describe {count:,} devices, in rounds of processor time"] = in_processor_time
     print(name, *(f"  {what:<60} {value:.3g}" for what, value in found.items()), sep="\n", flush=True)
     return found
 
 
-def describing(problem: BinaryLogistic, one: BinaryLogistic, x: Any, repeats: int = 8) -> tuple[float, float]:
+def constants(name: str, rows: Any, repeats: int) -> dict[str, float]:
+    """What ``describe`` costs for one device and for many."""
+    n, d = rows.shape
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 2, n)
+    x, one, found = 0.1 * rng.standard_normal(d), BinaryLogistic(rows, labels, mu=1e-3), {}
+    for count in DEVICES:
+        problem = BinaryLogistic(rows, labels, partition.given(np.arange(n) * count // n), mu=1e-3)
+        in_seconds, in_processor_time = describing(problem, one, x, repeats)
+        found[f"describe {count:,} devices, in rounds"] = in_seconds
+        found[f"describe {count:,} devices, in rounds of processor time"] = in_processor_time
+        print(
+            f"{name}: {count:,} devices: {in_seconds:.3g} rounds, of processor time {in_processor_time:.3g}", flush=True
+        )
+    return found
+
+
+def describing(problem: BinaryLogistic, one: BinaryLogistic, x: Any, repeats: int) -> tuple[float, float]:
     """(seconds, processor seconds) of ``describe`` over those of a round of one device around it, the best of each."""
     clocks = (time.perf_counter, time.process_time)
 
@@ -146,7 +158,7 @@ def describing(problem: BinaryLogistic, one: BinaryLogistic, x: Any, repeats: in
     while len(whole) < 3 and time.process_time() < began + 2:
         rounds_of += [timed(lambda: one.mix(x, one.weights)) for _ in range(repeats)]
         whole.append(timed(lambda: describe(problem)))
-    seconds, processor = np.min(whole, axis=0) / np.median(rounds_of, axis=0)
+    seconds, processor = np.min(whole, axis=0) / np.min(rounds_of, axis=0)
     return float(seconds), float(processor)
 
 
@@ -154,11 +166,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", choices=sorted(TABLES))
+    parser.add_argument("--part", choices=["rounds", "constants"], help="both by default, each with a file of its own")
     parser.add_argument("--repeats", type=int, default=11)
     parser.add_argument("--note", default="", help="how the machine was, for the file")
     given = parser.parse_args()
     print(f"{thread_count()} threads")
-    found = {name: rounds(name, make(), given.repeats) for name, make in TABLES.items() if given.only in (None, name)}
+    for part, measure, file in (("rounds", rounds, "cores.json"), ("constants", constants, "cores-constants.json")):
+        if given.part in (None, part):
+            chosen = {name: make for name, make in TABLES.items() if given.only in (None, name)}
+            _save(given, file, {name: measure(name, make(), given.repeats) for name, make in chosen.items()})
+
+
+def _save(given: argparse.Namespace, file: str, found: dict[str, dict[str, float]]) -> None:
     if given.out:
         about = {
             "threads": thread_count(),
@@ -173,7 +192,7 @@ def main() -> None:
             "command": "env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS python benchmarks/cores.py",
         }
         given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "cores.json").write_text(json.dumps({"about": about, "tables": found}, indent=1) + "\n")
+        (given.out / file).write_text(json.dumps({"about": about, "tables": found}, indent=1) + "\n")
 
 
 def _processor() -> str:

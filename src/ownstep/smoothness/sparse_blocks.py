@@ -98,7 +98,7 @@ def _worth_writing(rows: Any, counts: NDArray[np.intp], columns: int) -> bool:
     written = float(np.sum(counts.astype(float) ** 2)) * min(1.0, common) + rows.shape[0]
     steps = min(STEPS, int(counts.max()))
     forming = 4 * rows.nnz + columns + 4 * written
-    return forming + steps * written < steps * (2 * rows.nnz + columns / 8)
+    return bool(forming + steps * written < steps * (2 * rows.nnz + columns / 8))
 
 
 def by_features(rows: Any, counts: NDArray[np.intp], scale: Array, penalty: Array) -> Blocks:
