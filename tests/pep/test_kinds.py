@@ -135,7 +135,6 @@ def test_lines() -> None:
 def test_few_kinds_through_the_front_door(monkeypatch, capsys, tmp_path) -> None:
     """Bound, instance and status say that kinds stand for the devices; a certificate claims nothing."""
     monkeypatch.setattr(few_kinds, "EXACT", 0.0)
-    monkeypatch.setattr(few_kinds, "SMALL", 0)
     monkeypatch.setattr(few_kinds, "LADDER", (2, 3))
     devices = population(2, 6)
     bound = pep.worst_case(OwnStep(At(1)), devices, 2, 1.0, 0.5)
@@ -169,9 +168,10 @@ def test_ten_different_devices_over_three_rounds_are_kept_apart(monkeypatch: pyt
     assert exact.kinds is None
     assert exact.gap <= 1e-5
     assert exact.size == few_kinds.columns(3, 10, True) == 60
-    monkeypatch.setattr(few_kinds, "SMALL", 0)
+    monkeypatch.setattr(few_kinds, "EXACT", 0.0)
+    monkeypatch.setattr(few_kinds, "EFFORT", 0.2)
     few = pep.worst_case(*asked)
-    assert few.kinds == 4
+    assert few.kinds == 3
     assert few.lower <= exact.upper
     assert few.upper >= exact.lower
     assert few.gap > 1e-2

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.pep.conditions.assemble import Conditions, triangle
+from ownstep.pep.conditions.assemble import Conditions
 from ownstep.pep.conditions.cuts import broken
-from ownstep.pep.search import Proved, Search
+from ownstep.pep.search import MANY_EFFORT, Proved, Search
+from ownstep.pep.solve import interior
 from ownstep.pep.solve.candidate import Candidate
 from ownstep.pep.solve.sdp import Solution
 from ownstep.pep.trace.kinds import Line, above, below, line, places
@@ -25,17 +26,16 @@ from ownstep.support.errors import InternalError, OwnstepError
 
 Array = NDArray[np.float64]
 
-EXACT = 1e6
-"""Work up to which every device is kept apart, for an effort of at most one: see :func:`work`."""
+EXACT = 1.0
+"""Part of the effort up to which every device is kept apart: see :func:`work`."""
 
-SMALL = 64
-"""Columns of the Gram matrix up to which every device is kept apart, whatever the work: one solve takes seconds, and
-the answer is exact where a few kinds leave a width of some per cent. Ten devices over three rounds have 60."""
-
-EFFORT = 1e6
+EFFORT = 1.8
 """Work on all kinds together, for an effort of one."""
 
-LADDER = (2, 4, 6, 8, 11, 15, 20)
+GENERAL_EFFORT = 1e6
+"""Work on one program that the general solver may have (:func:`~ownstep.pep.solve.interior.general_work`)."""
+
+LADDER = (2, 3, 5, 8, 11, 15, 20)
 """How many kinds to try, one after the other."""
 
 PART = 0.02
@@ -96,9 +96,11 @@ class Few:
 
 
 def work(rounds: int, groups: int, local_optima: bool) -> float:
-    """How much work one program is: the entries of the solver's matrix, which has a block for each round."""
-    block = (4 if local_optima else 2) * groups + 2
-    return float((rounds + 1) * triangle(block) ** 2)
+    """How much work one program is, as a part of an effort of one; programs of many groups are solved twice."""
+    size = (rounds, groups, local_optima)
+    if interior.suits(*size):
+        return 2.5 * float(interior.core(*size)) ** 3 / MANY_EFFORT
+    return interior.general_work(*size) / GENERAL_EFFORT
 
 
 def columns(rounds: int, groups: int, local_optima: bool) -> int:
@@ -109,7 +111,7 @@ def columns(rounds: int, groups: int, local_optima: bool) -> int:
 def on_line(search: Search, effort: float) -> Line | None:
     """The line of the devices' ratios, where there are too many devices to keep them apart and a line exists."""
     size = (search.path.rounds, len(search.groups), search.local_optima)
-    if work(*size) <= EXACT * max(effort, 1.0) or columns(*size) <= SMALL:
+    if work(*size) <= EXACT * max(effort, 1.0):
         return None
     if not (search.devices.mu < search.devices.L).all():
         return None  # quadratics share no function with others

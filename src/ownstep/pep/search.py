@@ -7,10 +7,22 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from ownstep.pep.conditions.assemble import Conditions, conditions, triangle
-from ownstep.pep.conditions.cuts import SMALL, Pairs, all_pairs, core_pairs, hub_pairs, turning_points, worst_point
+import numpy as np
+
+from ownstep.pep.conditions.assemble import Conditions, conditions
+from ownstep.pep.conditions.cuts import (
+    SMALL,
+    Pairs,
+    all_pairs,
+    core_pairs,
+    hub_pairs,
+    most_broken,
+    turning_points,
+    worst_point,
+)
 from ownstep.pep.conditions.gram import Gram, build
 from ownstep.pep.proof.certificate import Proof, repair, slacks
+from ownstep.pep.solve import interior
 from ownstep.pep.solve.candidate import Candidate, recover
 from ownstep.pep.solve.exact import reached
 from ownstep.pep.solve.polish import polish
@@ -69,6 +81,13 @@ STEPS = 10
 NEAR = 1.5
 """An instance that close to the proof, in tolerances, is not polished further once a step made it no better."""
 
+MANY_EFFORT = 6e9
+"""For many groups: the cube of how many conditions there are, summed over the solves."""
+
+COARSE, FINE, IDLE = 1e-4, 1e-7, 1e-6
+"""There: accuracy of the first solve, which says what conditions matter, and of the others; and the part of the largest
+multiplier below which a condition idles."""
+
 TIME_IS_UP = "time is up (patience), and nothing is proved yet"
 
 LAST = -1
@@ -125,23 +144,26 @@ class Search:
     def prepare(self, patience: float | None = None) -> None:
         """Write the semidefinite program down, in so many seconds from the beginning at most."""
         self.deadline = math.inf if patience is None else self.began + patience
-        self.gram, self.target, self.radii = self._program()
+        size = (self.path.rounds, len(self.groups), self.local_optima)
+        self.many = interior.suits(*size)
         self.check_memory()
+        self.gram, self.target, self.radii = self._program()
+        if self.many:
+            self.first = interior.start(self.gram, self._program(sparse=False)[0])
 
     def check_memory(self) -> None:
         """Refuse what would not fit, before it is begun.
 
-        The blocks of the slack hold the columns of all groups of one round and the next; the solver keeps the square of
-        such a block's triangle, for every round.
+        The blocks of the slack hold the columns of all groups of one round and the next; the general solver keeps the
+        square of such a block's triangle, for every round. The solver for many groups keeps the square of how many
+        conditions there are, which then grow by a half.
 
         Raises
         ------
         OwnstepError : saying how much would be needed, and what to do.
         """
-        columns = len(self.gram.columns)
-        block = min(columns, (4 if self.local_optima else 2) * len(self.groups) + 2)
-        rounds = max(len(self.gram.triples[0].names) - 2, 1)
-        needed = 8.0 * triangle(block) ** 2 * min(rounds, columns / block)
+        size = (self.path.rounds, len(self.groups), self.local_optima)
+        needed = interior.memory(int(1.5 * interior.core(*size))) if self.many else 8.0 * interior.general_work(*size)
         free = free_memory()
         if needed > free:
             raise OwnstepError(
@@ -168,6 +190,8 @@ class Search:
         patience : seconds after which to end with what there is, even within a solve.
         """
         self.deadline = math.inf if patience is None else self.began + patience
+        if self.many:
+            return self._run_many(tolerance, effort)
         last = self.gram.final_value or self.path.rounds
         promising = [last, FIRST, *turning_points(self.path)]
         chosen = [last if h == LAST else h for h in hubs] or [last] * (self.path.rounds > LONG)
@@ -208,6 +232,35 @@ class Search:
                 break
             chosen += new
         return tuple(LAST if h == last else h for h in chosen)
+
+    def _run_many(self, tolerance: float, effort: float) -> tuple[int, ...]:
+        """The same for many groups: those conditions are added that are broken most, and those that idle left out.
+
+        Conditions with x* stay, as a proof is repaired with them, and so do those with the own minimisers: an instance
+        that breaks one of them has its minimisers elsewhere.
+        """
+        last = len(self.gram.triples[0].names) - 1
+        pairs, work = core_pairs(self.gram), 0.0
+        for attempt in range(MOST_SOLVES):
+            work += float(len(pairs)) ** 3
+            self.accuracy = COARSE if attempt == 0 and effort > 0 else FINE
+            try:
+                found = self._solve(conditions(self.gram, pairs))
+            except OwnstepError:
+                if self.best is None:
+                    raise
+                break
+            if attempt == 0 and self.gap() > tolerance:
+                self._replay(worst_quadratic(self.path, self.gram, self.target, self.asked.r0, self.asked.rstar))
+            kept = np.isin(pairs[:, 1:], [0, last] if self.local_optima else [0]).any(axis=1)
+            kept |= found.multipliers > IDLE * found.multipliers.max(initial=0.0)
+            more = Pairs(pairs[kept])
+            if not more.add(most_broken(self.gram, found)) and attempt > 0:
+                break
+            pairs = more.array()
+            if self.gap() <= tolerance or self._late() or work + float(len(pairs)) ** 3 > effort * MANY_EFFORT:
+                break
+        return ()
 
     def _in_time(self) -> None:
         if self._late() and self.best is None:
@@ -277,15 +330,18 @@ class Search:
         size = len(self.gram.columns)
         early = self._wide() and number < len(WIDE_ORDER)
         margin, other, chordal = TRIES[WIDE_ORDER[number] if early else number]
-        if (not chordal and size > DENSE) or (other and size > LARGE):
+        if (self.many and (other or not chordal)) or (not chordal and size > DENSE) or (other and size > LARGE):
             return None
         left = self.deadline - time.perf_counter()
         if left <= 0:
             raise OwnstepError(TIME_IS_UP)
         self.solves += 1
         scaling = (size > LARGE or bool(blocks(self.gram))) != other
-        tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10
         problem = (self.gram, rows, self.target, self.radii)
+        if self.many:
+            accuracy = {"margin": margin, "tolerance": self.accuracy, "seconds": left}
+            return interior.solve(*problem, first=self.first, **accuracy)
+        tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10
         return solve(*problem, margin=margin, tolerance=tolerance, scaling=scaling, chordal=chordal, seconds=left)
 
     def _insist(self, tolerance: float) -> None:

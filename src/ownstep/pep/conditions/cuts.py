@@ -24,6 +24,10 @@ SMALL = 450
 """Up to this many conditions in all, leaving some out saves nothing worth having."""
 
 
+BROKEN = 1e-3
+"""A condition that is broken by less than this part of the most broken one is left alone."""
+
+
 class Pairs:
     """A growing set of conditions (group, p, q), in the order they were added."""
 
@@ -108,6 +112,16 @@ def broken(gram: Gram, found: Solution) -> list[Array]:
         np.fill_diagonal(size, 1.0)
         out.append(np.maximum(excess / size, 0.0))
     return out
+
+
+def most_broken(gram: Gram, found: Solution) -> Index:
+    """Of each point of each group the condition that is broken most, in either role."""
+    pairs = []
+    for c, excess in enumerate(broken(gram, found)):
+        least = BROKEN * max(float(excess.max(initial=0.0)), BROKEN)
+        pairs += [(c, p, int(excess[p].argmax())) for p in np.flatnonzero(excess.max(axis=1) > least)]
+        pairs += [(c, int(excess[:, q].argmax()), q) for q in np.flatnonzero(excess.max(axis=0) > least)]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 3)
 
 
 def turning_points(trace: Trace) -> list[int]:

@@ -135,7 +135,7 @@ class _Replay:
         shares = [self.weighed(self.d.weights, c)[1] for c in range(len(parts))]
         common = math.lcm(*(share.denominator for share in shares))
         weights = [int(share * common) for share in shares]
-        heavy = int(np.argmax(np.array(weights, dtype=float)))
+        heavy = max(range(len(weights)), key=weights.__getitem__)
         others = np.zeros(len(self.x0.at), dtype=object)
         for c, tilt in enumerate(tilts):
             others = others + (weights[c] * tilt.at if c != heavy else 0)
