@@ -27,7 +27,7 @@ from ownstep.pep.conditions.assemble import Conditions, conditions, pack
 from ownstep.pep.conditions.cuts import SMALL, Index, Pairs, all_pairs, core_pairs, hub_pairs
 from ownstep.pep.conditions.gram import Gram, build
 from ownstep.pep.design.slopes import Coefficients, coefficients, jacobian, slack_slopes
-from ownstep.pep.search import FIRST
+from ownstep.pep.search import CHEAP, FIRST
 from ownstep.pep.solve.sdp import Limits, Objective, Solution, limits, objective, solve
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.symmetry import Group
@@ -174,7 +174,7 @@ def kinds(devices: Devices) -> list[list[int]]:
 
 def _pairs(gram: Gram, rounds: int) -> Index:
     every = all_pairs(gram)
-    if len(every) <= SMALL:
+    if len(every) <= SMALL or len(every) * len(gram.columns) <= CHEAP:
         return every
     pairs = Pairs(core_pairs(gram))
     pairs.add(hub_pairs(gram, gram.final_value or rounds))

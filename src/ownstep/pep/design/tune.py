@@ -20,6 +20,7 @@ from ownstep.methods import GD, ITEM, OGM, At, Method, Nesterov, OwnStep
 from ownstep.methods.own.schedule import Schedule
 from ownstep.pep.bound import Bound, check_effort, worst_case
 from ownstep.pep.conditions.classes import check
+from ownstep.pep.design.composed import composed_steps
 from ownstep.pep.design.family import Design, Point, descend, kinds
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.units import Setting, canonical
@@ -213,13 +214,15 @@ class _Search:
                         waiting.insert(0, near)
 
     def _schedules(self) -> None:
-        """From the best two phases, from Algorithm 1, and from the best-conditioned device alone."""
+        """From the best two phases, from Algorithm 1, from the best-conditioned device alone, and from composed steps."""
         assert self.best is not None
         self._descend("the best two phases", self._rows, self._flat(self.best[0]), self.steps)
         local = np.ones((self.rounds, self.count))
         local[-max(self.rounds // 3, 1) :] = 1.5 * self.common
         self._descend("own steps, then 1.5/L-bar", self._rows, local.ravel(), self.steps)
         self._descend("the best-conditioned device alone", self._rows, self._alone()[0], self.steps)
+        composed = np.outer(composed_steps(self.rounds), self.common)
+        self._descend("composed steps", self._rows, composed.ravel(), self.steps)
 
     def _alone(self) -> tuple[Array, Devices]:
         """Steps of 1/L on the best-conditioned kind of device and none on the others; and that device by itself."""
