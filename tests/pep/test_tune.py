@@ -13,6 +13,7 @@ from ownstep import pep
 from ownstep.cli import main
 from ownstep.engines import run
 from ownstep.methods import GD, ITEM, OGM, At, Nesterov, OwnStep, Schedule
+from ownstep.pep.design.composed import composed_steps
 from ownstep.pep.design.family import Design, kinds
 from ownstep.pep.design.tune import as_schedule
 from ownstep.plan import Devices
@@ -76,6 +77,26 @@ def test_nothing_beats_the_optimal_methods_where_they_are_optimal(mu: float, met
     best = pep.worst_case(optimal, devices, 2, metric=metric)
     found = pep.tune(devices, 2, metric=metric, what="momentum", steps=12)
     assert best.lower * (1 - 1e-6) <= found.bound.upper <= best.upper * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 6])
+def test_composed_steps_have_the_worst_case_of_their_rule(rounds: int) -> None:
+    """1 / (2 (1 + 2 sum h)), proved by the engine; and the product that lets them be joined."""
+    steps = composed_steps(rounds)
+    assert len(steps) == rounds
+    known = 1 / (2 * (1 + 2 * steps.sum()))
+    convex = Devices.uniform([2.0], 0.0)
+    bound = pep.worst_case(Schedule(tuple((h,) for h in steps)), convex, rounds, 0.7)
+    assert bound.upper / (2.0 * 0.7**2) == pytest.approx(known, rel=1e-5)
+    assert composed_steps(rounds + 1).sum() > steps.sum() + 1
+    assert np.prod(steps - 1) ** 2 == pytest.approx(2 * known, rel=1e-12)
+
+
+def test_a_design_without_momentum_is_no_worse_than_composed_steps() -> None:
+    """At K = 3, where descents from gradient descent end above."""
+    found = pep.tune(Devices.uniform([1.0], 0.0), 3, what="schedule", steps=2)
+    assert found.bound.upper <= (1 + 1e-5) / (2 * (1 + 2 * composed_steps(3).sum()))
+    assert "composed steps" in found.starts
 
 
 def test_a_design_does_not_depend_on_units() -> None:
