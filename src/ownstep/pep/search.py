@@ -339,8 +339,8 @@ class Search:
         scaling = (size > LARGE or bool(blocks(self.gram))) != other
         problem = (self.gram, rows, self.target, self.radii)
         if self.many:
-            accuracy = {"margin": margin, "tolerance": self.accuracy, "seconds": left}
-            return interior.solve(*problem, first=self.first, **accuracy)
+            goal = self.accuracy
+            return interior.solve(*problem, margin=margin, tolerance=goal, seconds=left, first=self.first)
         tolerance = 1e-9 if len(rows.pairs) <= self.core else 1e-10
         return solve(*problem, margin=margin, tolerance=tolerance, scaling=scaling, chordal=chordal, seconds=left)
 

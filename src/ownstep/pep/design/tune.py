@@ -214,7 +214,7 @@ class _Search:
                         waiting.insert(0, near)
 
     def _schedules(self) -> None:
-        """From the best two phases, from Algorithm 1, from the best-conditioned device alone, and from composed steps."""
+        """From the best two phases, Algorithm 1, the best-conditioned device alone, and composed steps."""
         assert self.best is not None
         self._descend("the best two phases", self._rows, self._flat(self.best[0]), self.steps)
         local = np.ones((self.rounds, self.count))

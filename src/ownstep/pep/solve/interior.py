@@ -73,10 +73,10 @@ def memory(count: int) -> float:
 
 def start(gram: Gram, plain: Gram) -> Array:
     """The Gram matrix to begin with: that of orthonormal columns in the plain basis, x^0 and every v."""
-    sides = []
-    for g in (gram, plain):
-        sides.append(np.vstack([g.start, g.tilts, *(t.x for t in g.triples), *(t.v for t in g.triples)]))
-    rows = np.linalg.lstsq(*sides, rcond=None)[0]
+    ours, theirs = (
+        np.vstack([g.start, g.tilts, *(t.x for t in g.triples), *(t.v for t in g.triples)]) for g in (gram, plain)
+    )
+    rows = np.linalg.lstsq(ours, theirs, rcond=None)[0]
     return np.asarray(rows @ rows.T)
 
 
@@ -152,7 +152,7 @@ class _Path:
         ones, eyes = np.ones(heads + count), [np.eye(len(b.constant)) for b in parts]
         S, X = [s * i for i in eyes], [x * i for i in eyes]
         if first is not None:
-            S[0], X[0] = s * np.linalg.inv(first), x * first
+            S[0], X[0] = np.asarray(s * np.linalg.inv(first), dtype=float), x * first
         squares = np.zeros(len(ones))
         for b, begin in zip(parts, X, strict=True):
             squares[b.rows] += b.sizes(begin)
