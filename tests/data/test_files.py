@@ -173,6 +173,14 @@ def test_a_name_wins_over_a_file_and_dot_slash_is_the_file(tmp_path, monkeypatch
 
 
 HEAD = "age,dose,label,site\n"
+
+
+def _npz(**arrays):
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
 BAD = {
     "ragged.csv": (HEAD + "1,2,0,a\n1,2,0\n", [], "line 3: 3 fields where the first line has 4"),
     "long.csv": (HEAD + "1,2,0,a\n1,2,0,b,9\n", [], "line 3: 5 fields where the first line has 4"),
@@ -205,9 +213,12 @@ BAD = {
     "nolabel.svm": ("1 1:2\n2:3\n", [], "line 2: the label is missing"),
     "order.svm": ("1 1:2\n1 3:1 2:1\n", [], "line 2: indices must ascend, 2 comes after 3"),
     "nan.svm": ("1 1:2\n1 3:nan\n", [], "line 2: '3:nan' must be index:value with a finite value"),
-    "named.svm": ("1 1:2\n-1 2:2\n", ["--label", "x"], "--label x needs columns with names; this is a libsvm file"),
+    "named.svm": ("1 1:2\n-1 2:2\n", ["--label", "x"], "--label x is for files whose columns have names"),
     "not.parquet": ("hello", [], "is no Parquet file"),
     "not.npz": ("hello", [], "cannot be read: it is no npz file"),
+    "objects.npz": (_npz(rows=np.eye(2), labels=np.array(["a", "b"], object)), [], "holds Python objects"),
+    "ignored_label.csv": (HEAD + "1,2,0,a\n", ["--label", "label", "--ignore", "label"], "that column is the label"),
+    "site_kinds.csv": (HEAD + "1,2,0,a\n", ["--site", "site", "--categories", "site"], "that column is the site"),
     "mystery": ("hello world\n", [], "say which with --format: libsvm, csv"),
     "ignored.csv": (HEAD + "1,2,0,a\n1,2,0\n", ["--ignore", "site"], "line 3: 3 fields where the first line has 4"),
     "cut.csv": (HEAD + "1,2,0,a\n1\n", ["--ignore", "site"], "line 3: 1 field where the first line has 4"),
@@ -231,6 +242,43 @@ def test_bad_files_are_one_line_that_names_the_place(tmp_path, name, capsys):
     assert err.count("\n") == 1
     assert message in err
     assert name in err or "column" in err or name == "one.csv"
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "csv.bz2", "csv.xz", "svm.gz", "npz", "npz.gz", "parquet"])
+def test_damaged_bytes_are_refused_in_one_line(tmp_path, kind):
+    fresh = np.random.default_rng(sum(map(ord, kind)))
+    frame = pd.DataFrame(fresh.normal(size=(30, 3)).round(2), columns=["age", "dose", "weight"])
+    frame["label"] = fresh.integers(2, size=30)
+    rows = zip(frame["label"], frame[["age", "dose"]].to_numpy(), strict=True)
+    content = {
+        "csv": frame.to_csv(index=False).encode(),
+        "svm": "".join(f"{y} 1:{a} 2:{b}\n" for y, (a, b) in rows).encode(),
+        "npz": _npz(rows=frame[["age", "dose"]].to_numpy(), labels=frame["label"].to_numpy()),
+        "parquet": frame.to_parquet(index=False),
+    }[kind.split(".")[0]]
+    for name, pack in {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}.items():
+        content = pack(content) if kind.endswith(name) else content
+    path, refused = tmp_path / f"mine.{kind}", []
+    for at in fresh.integers(len(content), size=60):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << int(fresh.integers(8))
+        path.write_bytes(damaged)
+        try:
+            ownstep.load(path)
+        except InvalidInput as error:
+            refused.append(str(error))
+    assert len(refused) > 10
+    assert not [said for said in refused if "\n" in said or said.count("mine.") != 1]
+
+
+def test_packed_parquet_is_what_plain_parquet_is(tmp_path, frame):
+    (tmp_path / "plain.parquet").write_bytes(frame.to_parquet(index=False))
+    plain = ownstep.load(tmp_path / "plain.parquet", label="ill", missing="drop")
+    for suffix, pack in ((".parquet.gz", gzip.compress), (".xz", lzma.compress)):
+        (tmp_path / f"mine{suffix}").write_bytes(pack(frame.to_parquet(index=False)))
+        packed = ownstep.load(tmp_path / f"mine{suffix}", label="ill", missing="drop")
+        np.testing.assert_array_equal(packed.rows, plain.rows)
+        assert packed.features == plain.features
 
 
 def test_bad_folders_and_paths(tmp_path):

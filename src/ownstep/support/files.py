@@ -121,6 +121,8 @@ class hold:
 
 def what_ails(error: Exception) -> str:
     """NumPy takes whatever it does not know for a pickle and advises to load it unsafely; we do not."""
+    if str(error).startswith("Object arrays"):
+        return "an array in it holds Python objects, which are not loaded; save words with dtype=str"
     return "it is no npz file" if "pickle" in str(error) else plain_text(f"{error}" or type(error).__name__)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ownstep.data.files import faults
 from ownstep.data.files.stream import Place, opened
 from ownstep.data.files.wording import option
-from ownstep.support.errors import InvalidInput, require_extra
+from ownstep.support.errors import InvalidInput, plain_text, require_extra
 
 PIECE = 500_000
 """Values that are read at a time: few enough for the processor's cache, and the memory needed beyond the data's own."""
@@ -227,12 +227,20 @@ def _parquet(place: Place, progress: bool | None) -> Iterator[Any]:
 
     try:
         with opened(place, progress) as file:
-            source = parquet.ParquetFile(io.BytesIO(file.read()) if place.path is None else place.path)
+            source = parquet.ParquetFile(place.path if _in_place(place) else io.BytesIO(file.read()))
             width = max(1, len(source.schema_arrow))
             for batch in source.iter_batches(batch_size=max(1000, PIECE // width)):
                 yield batch.to_pandas()
-    except (ArrowException, ValueError) as error:
-        raise InvalidInput(f"{place.name!r} is no Parquet file: {error}") from error
+    except InvalidInput:
+        raise
+    except (ArrowException, ValueError, KeyError, TypeError) as error:  # pandas' own notes in it are read unchecked
+        raise InvalidInput(f"{place.name!r} is no Parquet file, or damaged: {plain_text(str(error))}") from error
+
+
+def _in_place(place: Place) -> bool:
+    """Can it be read piece by piece from where it is? A packed one has to be unpacked first."""
+    with place.raw() as file:
+        return place.path is not None and file.read(4) == b"PAR1"
 
 
 def _is_number(column: Any) -> bool:

@@ -22,7 +22,9 @@ def read_npz(place: Place) -> tuple[Any, NDArray[Any], NDArray[Any] | None, tupl
     try:
         with opened(place, False) as file, np.load(io.BytesIO(file.read()), allow_pickle=False) as archive:
             found = {key: archive[key] for key in archive.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError) as error:
+    except InvalidInput:
+        raise
+    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError, NotImplementedError, RuntimeError) as error:
         raise InvalidInput(f"{place.name!r} cannot be read: {what_ails(error)}") from error
     labels = _one(place, found, LABELS)
     if all(part in found for part in SPARSE):

@@ -50,6 +50,10 @@ class Reading:
             raise unknown_name("format", self.format, FORMATS)
         if self.site is not None and self.site == self.label:
             raise InvalidInput(f"{option('site', self.site)}: that column is the label; name another one")
+        for said, name in (("label", self.label), ("site", self.site)):
+            for kind in ("categories", "ignore"):
+                if name in getattr(self, kind):
+                    raise InvalidInput(f"{option(kind, name)}: that column is the {said}; leave it out there")
 
     def options(self) -> dict[str, Any]:
         """As keyword arguments of ``load``."""
@@ -257,7 +261,9 @@ def joined(tables: list[Table]) -> Table:
 
 def _refuse(how: Reading, kind: str) -> None:
     for name, value in how.columns_only.items():
-        raise InvalidInput(f"{option(name, value)} needs columns with names; this is a {kind} file, which has none")
+        raise InvalidInput(
+            f"{option(name, value)} is for files whose columns have names (CSV, TSV, Parquet), and this is {kind}"
+        )
 
 
 def _no_column(place: Place, name: str, said: str, columns: Sequence[str]) -> InvalidInput:

@@ -9,6 +9,7 @@ import io
 import lzma
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ownstep.data.files.wording import option
-from ownstep.support.errors import InvalidInput, unknown_name
+from ownstep.support.errors import InvalidInput, plain_text, unknown_name
 from ownstep.support.progress import Bar
 
 FORMATS = ("libsvm", "csv", "tsv", "parquet", "npz")
@@ -100,10 +101,12 @@ def opened(place: Place, progress: bool | None = None) -> Iterator[IO[bytes]]:
             else:
                 with kind(counted) as unpacked:
                     yield unpacked
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise InvalidInput(f"{place.name!r} cannot be unpacked: {error}; it may be cut off, copy it again") from error
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        why = plain_text(str(error)) or "it ends too early"
+        raise InvalidInput(f"{place.name!r} cannot be unpacked: {why}; it may be cut off, copy it again") from error
     except OSError as error:
-        raise InvalidInput(f"{place.name!r} cannot be read: {error.strerror or error}") from error
+        why = plain_text(error.strerror or str(error))
+        raise InvalidInput(f"{place.name!r} cannot be read: {why}") from error
 
 
 def recognise(place: Place, wanted: str | None = None) -> str:
