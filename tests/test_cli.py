@@ -370,6 +370,11 @@ def test_divergence_has_a_name_and_an_exit_code(capsys):
     assert code == 1
     assert "diverged: all 200 rounds done, but f(x) rose from 0.6931 to" in out
     assert "the step is too long" in err
+    swinging = call(capsys, "run", "breast_cancer", "--method", "nesterov", "--step", "300", "--rounds", "200")
+    assert swinging[0] == 1  # f comes back to its start now and then, and is far above it in between
+    far = call(capsys, "run", "breast_cancer", "--method", "gd", "--step", "1e308", "--rounds", "5")
+    assert far[0] == 1
+    assert far[2].count("\n") == 1
     good = call_json(capsys, "run", "breast_cancer", "--method", "gd", "--rounds", "20")
     assert good["stopped"] == "all 20 rounds done"
 

@@ -142,7 +142,7 @@ def test_dirichlet_with_many_devices_draws_once_and_says_what_it_repaired(monkey
         (lambda: partition.iid(3, 0), "at least 1, got 0"),
         (lambda: partition.by_label([0, 1, 0], 3), "at most 2 devices.*devices=3"),
         (lambda: partition.by_label([0, 1], 2, order=[0, 2]), r"order must list every class once, got \[0, 2\]"),
-        (lambda: partition.dirichlet([0, 1, 0, 1], 2, alpha=-1), "alpha must be positive, got -1"),
+        (lambda: partition.dirichlet([0, 1, 0, 1], 2, alpha=-1), "alpha must be a finite number > 0, got -1"),
         (lambda: partition.dirichlet([0, 1], 2, min_samples=2), "2 devices with 2 samples each"),
         (lambda: partition.shards([0, 1, 0, 1], 2, per_device=0), "per_device must be at least 1, got 0"),
         (lambda: partition.given([0, 2]), "device 1 of 3 holds no sample"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import ownstep
 from ownstep import partition
 from ownstep.engines import Bernoulli, compare, describe, run
+from ownstep.glm import fit
 from ownstep.methods import GD, OwnStep
 from ownstep.plan import Devices
 from ownstep.sklearn import OwnStepClassifier
@@ -80,11 +82,38 @@ def test_bad_input_is_both_one_of_our_errors_and_a_value_error():
         (lambda: OwnStepClassifier(random_state=-1).fit(X, Y), "random_state must be a whole number"),
         (lambda: OwnStepClassifier().fit(1e200 * X, Y), "overflow"),
         (lambda: Devices.uniform([1e-300, 1e300]), "within a factor of 1e"),
+        (lambda: logistic(X, ["a", 1] * 15), "all numbers or all strings, got int, str"),
+        (lambda: logistic(X.astype(str), Y), "got words"),
+        (lambda: logistic(X, Y, mu=1e200), "mu must be at most"),
+        (lambda: partition.dirichlet(Y, 2, alpha=np.inf), "alpha must be a finite number > 0, got inf"),
+        (lambda: partition.dirichlet(Y, 2, alpha="a"), "alpha .* got 'a'"),
+        (lambda: OwnStep(switch=3.5), r"switch must be a rule such as Plateau\(\) or At\(50\), got 3.5"),
+        (lambda: OwnStep("never", smoothness="adaptive"), "switch must be a rule"),
+        (lambda: compare(problem(), {"GD": GD()}, 40, tolerances=[]), "at least one tolerance"),
+        (lambda: OwnStepClassifier(class_weight={0: -1}).fit(X, Y), "class_weight must be finite and at least 0"),
+        (lambda: OwnStepClassifier().fit(X, Y, groups=[None] * 30), "groups must be one number or one word per row"),
+        (lambda: ownstep.load(""), "there is no file ''"),
+        (lambda: fit(X, Y, ["a", "b"]), "30 rows need 30 sites, got 2"),
+        (lambda: fit(X, Y, features=["a"]), "features must name the 3 columns of the rows, got 1"),
+        (lambda: fit(X, Y, features=["a", "b", "a"]), "got 'a' twice"),
+        (lambda: fit(None, Y), r"non-empty table of samples by features, got shape \(\)"),
+        (lambda: fit(X + 1j, Y), "rows must be real numbers, got dtype complex128"),
+        (lambda: fit(X.astype(str), Y), "rows must be real numbers"),
+        (lambda: fit(pd.DataFrame(X).assign(sex=["m", "f"] * 15), Y), "column 'sex' must hold numbers"),
+        (lambda: fit(X, ["a", 1] * 15), "all numbers or all strings, got int, str"),
+        (lambda: fit(X, np.array([1, None] * 15)), "row 2 has no label, got None"),
+        (lambda: fit(X, np.where(Y, np.nan, 1.0)), r"row \d+ has no label, got nan"),
+        (lambda: fit(np.where(X > 1, np.nan, X), Y), r"column 'x\d' has missing values"),
+        (lambda: fit(X, Y, engine="clustr"), "unknown engine 'clustr'. Did you mean 'cluster'"),
     ],
 )
 def test_what_cannot_be_used_is_refused_and_quoted(call, message):
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+def test_the_largest_constants_give_no_warning():
+    assert Devices.uniform([1e308, 1e308]).gain == pytest.approx(1)
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e100])

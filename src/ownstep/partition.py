@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ownstep.support.checks import generator, whole_number
+from ownstep.support.checks import generator, number, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
 NEEDED = "partition needs one device index per sample"
@@ -229,8 +229,7 @@ def dirichlet(labels: ArrayLike, devices: int, alpha: float = 0.1, seed: int = 0
     says how many were moved: one draw and one repair, never a loop until a draw happens to fit.
     """
     labels, classes, codes = _classes(labels)
-    if not alpha > 0:
-        raise InvalidInput(f"alpha must be positive, got {alpha!r}")
+    number("alpha", alpha, above=0)
     if min_samples < 1:
         raise InvalidInput(f"min_samples must be at least 1, got {min_samples}")
     _check_devices(devices, len(labels))
@@ -303,7 +302,7 @@ def _cut(order: NDArray[np.intp], devices: int, rule: str) -> Partition:
 
 
 def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.intp]]:
-    labels = np.asarray(labels)
+    labels = as_labels(labels)
     if labels.ndim != 1 or not len(labels):
         raise InvalidInput(f"labels must be one a sample, got shape {labels.shape}")
     try:
@@ -311,6 +310,13 @@ def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.
     except TypeError:
         raise mixed_labels(labels) from None
     return labels, classes, codes
+
+
+def as_labels(values: Any) -> NDArray[Any]:
+    """Labels as an array; a list of words and numbers is refused, of which NumPy would make words."""
+    if isinstance(values, list | tuple) and len({isinstance(v, str | bytes) for v in values}) > 1:
+        raise mixed_labels(np.array(values, object))
+    return np.asarray(values)
 
 
 def mixed_labels(labels: NDArray[Any]) -> InvalidInput:

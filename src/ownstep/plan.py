@@ -53,7 +53,7 @@ class Devices:
         mu = np.broadcast_to(np.asarray(self.mu, float), L.shape).copy()
         if not (L > 0).all():
             raise InvalidInput(f"every smoothness constant L must be positive, got {L.min():g}")
-        if L.max() > WIDEST * L.min():
+        if L.max() / WIDEST > L.min():
             raise InvalidInput(f"constants L must lie within a factor of {WIDEST:g}, got {L.min():g} and {L.max():g}")
         if (mu < 0).any():
             raise InvalidInput(f"strong convexity mu must be at least 0, got {mu.min():g}")

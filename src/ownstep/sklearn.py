@@ -119,7 +119,11 @@ class _Linear(BaseEstimator, ABC):  # type: ignore[misc]
         if self.devices is not None:
             whole_number("devices", self.devices, 1)
         if groups is not None:
-            return partitions.given(np.unique(np.asarray(groups), return_inverse=True)[1])
+            try:
+                codes = np.unique(np.asarray(groups), return_inverse=True)[1]
+            except TypeError:
+                raise InvalidInput("groups must be one number or one word per row, got others among them") from None
+            return partitions.given(codes)
         if self.partition is None:
             return None
         if not isinstance(self.partition, str):
@@ -244,9 +248,13 @@ class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]
                 balance = compute_class_weight(
                     self.class_weight, classes=self.classes_, y=np.asarray(y), sample_weight=weight
                 )
+                if not (np.isfinite(balance).all() and (balance >= 0).all()):
+                    raise InvalidInput(f"class_weight must be finite and at least 0, got {self.class_weight!r}")
                 weight = weight * balance[codes]
-        if len(self.classes_) < 2 or (weight is not None and len(np.unique(codes[weight > 0])) < 2):
-            raise ValueError(f"This solver needs at least 2 classes, the data has one class: {self.classes_[0]!r}")
+        counted = codes if weight is None else codes[weight > 0]
+        if len(np.unique(counted)) < 2:
+            left = self.classes_[counted[0]] if len(counted) else "none"
+            raise ValueError(f"This solver needs at least 2 classes, the data has one class: {left!r}")
         if weight is not None and len(np.unique(codes[weight > 0])) < len(self.classes_):
             raise ValueError("This solver needs every class, some have rows of weight 0 only")
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)

@@ -100,6 +100,19 @@ def test_parquet_npz_and_standard_input_give_the_same(tmp_path, frame, monkeypat
     assert (ownstep.load(tmp_path / "s.npz").rows != sparse).nnz == 0
 
 
+def test_bytes_in_an_archive_are_numbers_unless_they_are_pictures(tmp_path):
+    ages = np.arange(20, 60, dtype=np.uint8).reshape(20, 2)
+    np.savez(tmp_path / "ages.npz", rows=ages, labels=np.arange(20) % 2)
+    np.savez(tmp_path / "pictures.npz", rows=ages.reshape(10, 2, 2), labels=np.arange(10) % 2)
+    np.testing.assert_array_equal(ownstep.load(tmp_path / "ages.npz").table()[0], ages)
+    np.testing.assert_allclose(ownstep.load(tmp_path / "pictures.npz").table()[0], ages.reshape(10, 4) / 255)
+
+
+def test_standard_input_is_described_whatever_its_format(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 1:2\n-1 2:3\n1 1:4\n")))
+    assert describe("-", ownstep.data.Reading(format="libsvm"))["rows"] == 3
+
+
 def test_reading_in_pieces_changes_nothing(tmp_path, frame, monkeypatch):
     frame.loc[33, "dose"] = np.nan
     mixed = frame.assign(code=["1"] * 30 + ["x"] * 10, label=[1] * 20 + [2.5] * 20)  # numbers first, words later

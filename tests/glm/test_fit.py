@@ -86,6 +86,20 @@ def test_sparse_rows_and_units_change_nothing():
         assert other.log_likelihood == pytest.approx(dense.log_likelihood, abs=1e-8)
 
 
+def test_frames_and_small_integers_are_tables_too():
+    rng = np.random.default_rng(7)
+    small = rng.integers(-100, 101, (300, 3)).astype(np.int8)  # their squares are no int8
+    labels = rng.random(300) < 1 / (1 + np.exp(-0.02 * small @ [1, -2, 1]))
+    expected = fit(small.astype(float), labels).coefficients
+    for rows in (small, sp.csr_array(small)):
+        np.testing.assert_allclose(
+            [c.estimate for c in fit(rows, labels).coefficients], [c.estimate for c in expected], rtol=1e-9
+        )
+    framed = fit(pd.DataFrame(small, columns=["age", "dose", "weight"]), pd.Series(labels))
+    assert [c.name for c in framed.coefficients][1:] == ["age", "dose", "weight"]
+    np.testing.assert_allclose(framed.model.predict(small.astype(float)), fit(small, labels).model.predict(small))
+
+
 def test_a_penalty_shrinks_all_but_the_intercept_and_is_said():
     rows, labels, sites = sample("logistic")
     mu, n = 0.5, len(labels)

@@ -58,7 +58,8 @@ def load(
     >>> load("digits").table()[1].shape
     (1797,)
     """
-    how = Reading(label, site, missing, format, tuple(categories), tuple(ignore))
+    several = [(names,) if isinstance(names, str) else tuple(names) for names in (categories, ignore)]
+    how = Reading(label, site, missing, format, *several)
     text = os.fspath(name)
     if text in LOADERS:
         for option, value in (how.columns_only | ({"format": format} if format else {})).items():

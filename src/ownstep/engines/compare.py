@@ -246,6 +246,8 @@ def compare(
     start = problem.value(problem.x0() if x0 is None else x0)
     if not start > best:
         raise InvalidInput(f"the start is already optimal: f(x0) = {start!r}, f* = {best!r}")
+    if not len(tolerances):
+        raise InvalidInput("compare needs at least one tolerance, got none")
     goal = best + min(tolerances) * (start - best)
     options = {"x0": x0, "progress": progress}
     again: dict[str, list[History]] = {name: [] for name in chosen}

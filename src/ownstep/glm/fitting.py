@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ownstep import partition as partitions
 from ownstep.glm import disclosure, held_out, identifiability, inference
 from ownstep.glm.families import Family, choose
+from ownstep.glm.inputs import labels_of, split_of, table_of
 from ownstep.glm.prediction import Model
 from ownstep.glm.result import Fitted
 from ownstep.glm.sums import Sums, sums_of
@@ -26,7 +26,7 @@ from ownstep.methods.base import Answer
 from ownstep.partition import Partition
 from ownstep.problems.linear import LinearModel
 from ownstep.support.checks import number
-from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 from ownstep.support.logs import RoundLog
 
 TOLERANCE = 1e-8
@@ -34,6 +34,7 @@ TOLERANCE = 1e-8
 MOST_ROUNDS = 60
 EVALUATION = "mean loss, gradient and Hessian at the coefficients asked about"
 MOST_COEFFICIENTS = 3000
+ENGINES = ("local", "cluster")
 
 Array = NDArray[np.float64]
 
@@ -125,7 +126,7 @@ def fit(
 
     Parameters
     ----------
-    rows : (n, d) dense or sparse features, finite.
+    rows : (n, d) dense or sparse features, finite; the columns of a data frame give their names.
     labels : classes or numbers.
     sites : who holds each row, in any form :func:`ownstep.partition.given` takes; None for data in one place, where
         nothing has to be kept from anybody.
@@ -147,12 +148,12 @@ def fit(
     ------
     InvalidInput : a site is refused, a column is constant or a combination of others, or the classes are separated.
     """
-    y = np.asarray(labels)
-    n, d = rows.shape
-    if y.shape != (n,):
-        raise InvalidInput(f"{n} rows need {n} labels, got shape {y.shape}")
-    split = Partition(np.zeros(n, np.intp), "one place", ("all rows",)) if sites is None else partitions.given(sites)
-    names = tuple(features) or tuple(f"x{i + 1}" for i in range(d))
+    if engine not in ENGINES:
+        raise unknown_name("engine", engine, ENGINES)
+    rows, names = table_of(rows, features)
+    n = rows.shape[0]
+    y, split = labels_of(labels, n), split_of(sites, n)
+    allow = (allow,) if isinstance(allow, str) else allow
     tested = _hold_out(split, holdout, seed)
     task = Task(*choose(family, y), rows, y, split, names, number("mu", mu, 0), tested, label, levels or {})
     task.check_size()

@@ -56,6 +56,8 @@ class Sums:
         large = np.flatnonzero(~np.isfinite(self.squares) | ~np.isfinite(self.values))
         if len(large):
             name = features[large[0]]
+            if np.isnan(self.values[large[0]]):
+                raise InvalidInput(f"column {name!r} has missing values (nan): complete them, or leave out their rows")
             raise InvalidInput(
                 f"column {name!r} has values so large that the sum of their squares overflows: write it in another "
                 f"unit, or leave it out with --ignore {name.split('=')[0]}"
@@ -112,13 +114,15 @@ class Scale:
 def sums_of(rows: Any, labels: NDArray[Any], classes: NDArray[Any]) -> Sums:
     """The sums of one site's rows; infinite where they overflow, see :meth:`Sums.check`."""
     if sp.issparse(rows):
+        rows = rows.astype(float, copy=False)
         values = np.asarray(rows.sum(axis=0), float).ravel()
         squares = np.asarray(rows.multiply(rows).sum(axis=0), float).ravel()
     else:
         values, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
         for block in blocks(rows, rows.shape[1]):
-            values += rows[block].sum(axis=0)
-            squares += np.einsum("ij,ij->j", rows[block], rows[block])
+            part = np.asarray(rows[block], float)  # squares of small integers overflow their own type
+            values += part.sum(axis=0)
+            squares += np.einsum("ij,ij->j", part, part)
     if len(classes):
         counts = np.array([(labels == c).sum() for c in classes], float)
         return Sums(len(labels), values, squares, 0.0, 0.0, 0.0, counts)

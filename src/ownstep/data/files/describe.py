@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ownstep.data.dataset import Dataset
 from ownstep.data.files.columns import are_dates, is_number
 from ownstep.data.files.frames import Table, is_gap, read_table
-from ownstep.data.files.read import Reading, read
+from ownstep.data.files.read import Reading, read_place
 from ownstep.data.files.stream import Place, recognise
 from ownstep.support.errors import InvalidInput
 
@@ -29,7 +29,7 @@ def describe(name: str, how: Reading | None = None, progress: bool | None = None
     how = how or Reading()
     path = Path(name)
     told: dict[str, Any]
-    if name != "-" and not path.exists():
+    if name != "-" and not (name and path.exists()):
         raise InvalidInput(f"there is no file {name!r}")
     if name != "-" and path.is_dir():
         files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
@@ -41,7 +41,7 @@ def describe(name: str, how: Reading | None = None, progress: bool | None = None
     kind = recognise(place, how.format)
     told = {"file": name, "format": kind, "bytes": place.size}
     if kind not in ("csv", "tsv", "parquet"):
-        return told | describe_dataset(read(name, Reading(format=kind), progress))
+        return told | describe_dataset(read_place(place, Reading(format=kind), progress))
     table = read_table(place, kind, progress=progress)
     told |= {"rows": len(table), "columns": [_column(table, column) for column in table.columns]}
     told["rows_with_missing_values"] = int(_incomplete(table).sum())

@@ -39,6 +39,8 @@ def read_npz(place: Place) -> tuple[Any, NDArray[Any], NDArray[Any] | None, tupl
         )
     if rows.dtype.kind not in "iufb":
         raise InvalidInput(f"{place.name!r}: rows must be numbers, got dtype {rows.dtype}")
+    if rows.ndim == 2 and rows.dtype.kind != "f":  # only pictures, which have more axes, are bytes of brightness
+        rows = rows.astype(float)
     sites = found.get("sites")
     if sites is not None and sites.shape != labels.shape:
         raise InvalidInput(f"{place.name!r}: {len(labels)} samples need {len(labels)} sites, got shape {sites.shape}")

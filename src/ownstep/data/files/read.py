@@ -69,11 +69,15 @@ class Reading:
 def read(name: str, how: Reading | None = None, progress: bool | None = None) -> Dataset:
     """Read a file, a folder with one file per device, or standard input (``-``)."""
     how = how or Reading()
-    if name != "-" and Path(name).is_dir():
+    if name and name != "-" and Path(name).is_dir():
         return _folder(Path(name), how, progress)
-    if name != "-" and not Path(name).exists():
+    if name != "-" and not (name and Path(name).exists()):
         raise InvalidInput(f"there is no file {name!r}")
-    place = Place.of(name)
+    return read_place(Place.of(name), how, progress)
+
+
+def read_place(place: Place, how: Reading, progress: bool | None = None) -> Dataset:
+    """Read one file, or standard input, which can be had once only."""
     kind = recognise(place, how.format)
     title = "-" if place.path is None else place.path.name
     if kind in ("csv", "tsv", "parquet"):

@@ -13,6 +13,7 @@ from ownstep.methods.own.own_step_forms import check, form
 from ownstep.methods.own.plateau import Plateau
 from ownstep.methods.own.switch import Switch, Watch
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,8 @@ class OwnStep:
 
     def __post_init__(self) -> None:
         check(self.smoothness, self.momentum)
+        if not isinstance(self.switch, Switch):
+            raise InvalidInput(f"switch must be a rule such as Plateau() or At(50), got {self.switch!r}")
 
     def start(self, x0: Vector, devices: Devices) -> OwnStepState:
         """Begin at x0, in the local phase."""

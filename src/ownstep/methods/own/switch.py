@@ -7,7 +7,7 @@ state, so that a run can be stopped and resumed at any round.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ownstep.methods.base import Vector, norm
 from ownstep.plan import Devices
@@ -33,6 +33,7 @@ class Watch:
     memory: tuple[float, ...] = ()
 
 
+@runtime_checkable
 class Switch(Protocol):
     """A rule that ends the local phase."""
 

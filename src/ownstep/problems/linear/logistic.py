@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ownstep.partition import mixed_labels
+from ownstep.partition import as_labels, mixed_labels
 from ownstep.problems.linear.model import LinearModel
 from ownstep.support.errors import InvalidInput, require_extra
 from ownstep.support.lazy import LazyModule
@@ -180,7 +180,8 @@ def logistic_regression(rows: Any, labels: ArrayLike, *args: Any, device: Any = 
         except ModuleNotFoundError as error:
             raise require_extra("torch", "torch") from error
         return TensorLogistic(rows, labels, *args, device=device, **kwargs)
-    model = BinaryLogistic if len(classes_of(np.asarray(labels))) == 2 else MultinomialLogistic
+    labels = as_labels(labels)
+    model = BinaryLogistic if len(classes_of(labels)) == 2 else MultinomialLogistic
     return model(rows, labels, *args, **kwargs)
 
 

@@ -30,6 +30,7 @@ Array = NDArray[Any]
 
 FEW = 128
 """Devices up to which the losses of a large table are added device by device."""
+LARGEST_MU = 1e150
 
 SHORT = 32
 """Rows per device, on average, below which the rows of a small sparse table are not kept together by device."""
@@ -77,7 +78,7 @@ class LinearModel(ABC):
         n = A.shape[0]
         if y.shape != (n,):
             raise InvalidInput(f"{n} rows need {n} targets, got shape {y.shape}")
-        mu = number("mu", mu, 0)
+        mu = _checked_mu(mu)
         partition = as_partition(partition, n)
         if intercept is True:
             ones = np.ones((n, 1), A.dtype)
@@ -316,11 +317,20 @@ class LinearModel(ABC):
         return np.asarray(np.add.reduceat(values, self.starts[:-1]) / self.counts)
 
 
+def _checked_mu(mu: object) -> float:
+    weight = number("mu", mu, 0)
+    if weight > LARGEST_MU:
+        raise InvalidInput(f"mu must be at most {LARGEST_MU:g}, or its square overflows, got {mu!r}")
+    return weight
+
+
 def _checked_rows(rows: Any, dtype: Any) -> Any:
     """A table of finite real numbers whose squares can still be added up."""
     try:
         if np.iscomplexobj(rows):
             raise InvalidInput("features must be real numbers, got complex ones")
+        if getattr(rows, "dtype", np.dtype(float)).kind in "SU":  # NumPy would read numbers out of the words
+            raise InvalidInput(f"features must be a table of numbers, got words (dtype {rows.dtype})")
         A: Any = sp.csr_array(rows, dtype=dtype) if sp.issparse(rows) else np.ascontiguousarray(rows, dtype=dtype)
     except (TypeError, ValueError) as error:
         if isinstance(error, InvalidInput):
