@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ownstep.glm import disclosure, held_out, identifiability, inference
 from ownstep.glm.families import Family, choose
-from ownstep.glm.inputs import labels_of, split_of, table_of
 from ownstep.glm.prediction import Model
 from ownstep.glm.result import Fitted
 from ownstep.glm.sums import Sums, sums_of
+from ownstep.glm.what_is_fitted import labels_of, split_of, table_of
 from ownstep.history import History
 from ownstep.methods import Newton
 from ownstep.methods.base import Answer
