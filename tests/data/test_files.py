@@ -100,6 +100,19 @@ def test_parquet_npz_and_standard_input_give_the_same(tmp_path, frame, monkeypat
     assert (ownstep.load(tmp_path / "s.npz").rows != sparse).nnz == 0
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_spaces_after_commas_are_no_part_of_a_field(tmp_path, late):
+    plain = "\n".join(f"{i},{'red' if i % 3 else 'blue'},{i % 2}" for i in range(30))
+    spaced = '30, "red", 1\n31, NA, 0\n 32 , blue, ?\n33,red,0\n'
+    path = tmp_path / "mine.csv"
+    path.write_text("age,colour,label\n" + (f"{plain}\n{spaced}" if late else f"{spaced}{plain}\n"))
+    found = ownstep.load(path, missing="drop")
+    assert found.features == ("age", "colour=red")
+    assert found.rows.shape == (32, 2)
+    assert sorted(found.rows[:, 0]) == [*range(31), 33]
+    assert found.labels.tolist().count(1) == 16
+
+
 def test_bytes_in_an_archive_are_numbers_unless_they_are_pictures(tmp_path):
     ages = np.arange(20, 60, dtype=np.uint8).reshape(20, 2)
     np.savez(tmp_path / "ages.npz", rows=ages, labels=np.arange(20) % 2)
@@ -119,6 +132,7 @@ def test_reading_in_pieces_changes_nothing(tmp_path, frame, monkeypatch):
     mixed.to_csv(tmp_path / "mine.csv", index=False)
     whole = ownstep.load(tmp_path / "mine.csv", missing="mean", ignore=["ill"])
     monkeypatch.setattr(frames, "PIECE", 1)
+    monkeypatch.setattr(frames, "FEWEST_ROWS", 7)
     real, sizes = frames.stacked, []
     monkeypatch.setattr(frames, "stacked", lambda blocks: (sizes.append(len(blocks)), real(blocks))[1])
     import pandas

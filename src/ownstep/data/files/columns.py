@@ -172,10 +172,9 @@ def _levels(
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """(0/1 columns of a category, all its levels); a missing value becomes the levels' shares, their columns' mean."""
     gaps = is_gap(values)
-    present = values[~gaps]
-    if not len(present):
+    if gaps.all():
         raise InvalidInput(f"column {name!r} has no value at all; leave it out with {option('ignore', name)}")
-    levels, codes = np.unique(present if present.dtype.kind == "f" else present.astype(str), return_inverse=True)
+    levels, codes = _sorted(values if not gaps.any() else values[~gaps])
     if levels.dtype.kind != "f":
         _check_words(where, name, values, levels)
     if len(levels) > MOST_LEVELS or (len(levels) > 20 and 2 * len(levels) > len(values)):
@@ -183,11 +182,26 @@ def _levels(
             f"column {name!r} has {len(levels):,} different values in {len(values):,} rows: too many for a category; "
             f"leave it out with {option('ignore', name)}"
         )
-    out = np.zeros((len(values), len(levels)))
-    out[np.flatnonzero(~gaps), codes] = 1
+    out = np.zeros((len(values), len(levels) - 1))
+    held = np.flatnonzero(codes)
+    out[held if not gaps.any() else np.flatnonzero(~gaps)[held], codes[held] - 1] = 1
     if gaps.any():
         out[gaps] = out[~gaps].mean(axis=0)
-    return out[:, 1:], tuple(f"{level:g}" if levels.dtype.kind == "f" else str(level) for level in levels)
+    return out, tuple(f"{level:g}" if levels.dtype.kind == "f" else str(level) for level in levels)
+
+
+def _sorted(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """(the different values in order, the index of each value among them): words are hashed, and only levels sorted."""
+    if values.dtype.kind == "f":
+        return np.unique(values, return_inverse=True)
+    import pandas as pd
+
+    codes, levels = pd.factorize(values)
+    words = levels.astype(str)
+    order = np.argsort(words, kind="stable")
+    place = np.empty(len(order), np.intp)
+    place[order] = np.arange(len(order))
+    return words[order], place[codes]
 
 
 def _check_words(where: Callable[[int], str], name: str, values: NDArray[Any], levels: NDArray[Any]) -> None:
