@@ -133,14 +133,14 @@ def test_reading_in_pieces_changes_nothing(tmp_path, frame, monkeypatch):
     whole = ownstep.load(tmp_path / "mine.csv", missing="mean", ignore=["ill"])
     monkeypatch.setattr(frames, "PIECE", 1)
     monkeypatch.setattr(frames, "FEWEST_ROWS", 7)
-    real, sizes = frames.stacked, []
-    monkeypatch.setattr(frames, "stacked", lambda blocks: (sizes.append(len(blocks)), real(blocks))[1])
-    import pandas
-
-    original = pandas.read_csv
-    monkeypatch.setattr(pandas, "read_csv", lambda *a, **k: original(*a, **k | {"chunksize": 7}))
+    real, sizes = frames._Matrix.room, []
+    monkeypatch.setattr(frames._Matrix, "room", lambda self, *a: (sizes.append(a[0]), real(self, *a))[1])
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress((tmp_path / "mine.csv").read_bytes()))
+    packed = ownstep.load(tmp_path / "packed.csv.gz", missing="mean", ignore=["ill"])
+    np.testing.assert_array_equal(whole.rows, packed.rows)
+    sizes.clear()
     pieces = ownstep.load(tmp_path / "mine.csv", missing="mean", ignore=["ill"])
-    assert sizes == [6]
+    assert sizes[-6:] == [7] * 5 + [5]
     np.testing.assert_array_equal(whole.rows, pieces.rows)
     assert whole.features == pieces.features
     assert "code=x" in whole.features

@@ -45,12 +45,15 @@ def encode(
     absent = set(categories) - set(table.columns)
     if absent:
         raise unknown_name("column", sorted(absent)[0], table.columns)
-    kept, note = _without_gaps(table, label, site, missing)
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers near the largest there is
+        total = float(table.numbers.sum())
+    kept, note = _without_gaps(table, total, label, site, missing)
     numbers = table.numbers if kept is None else table.numbers[kept]
     plain = [i for i, name in enumerate(table.numeric) if name not in categories]
     names = [table.numeric[i] for i in plain]
     matrix = numbers if len(plain) == numbers.shape[1] else numbers[:, plain]
-    _check_finite(table, numbers, kept)
+    if not np.isfinite(total):
+        _check_finite(table, numbers, kept)
     if missing == "mean":
         _fill_in(table, matrix, names)
     parts, kinds, stay = [matrix], {}, None if kept is None else np.flatnonzero(kept)
@@ -107,12 +110,11 @@ def as_features(table: Table, features: Sequence[str], levels: Mapping[str, Sequ
 
 
 def _without_gaps(
-    table: Table, label: str, site: str | None, missing: str | None
+    table: Table, total: float, label: str, site: str | None, missing: str | None
 ) -> tuple[NDArray[np.bool_] | None, str]:
     """(which rows stay, None for all; a sentence about those that do not)."""
     gaps: dict[str, NDArray[np.bool_]] = {}
-    with np.errstate(over="ignore", invalid="ignore"):  # numbers near the largest there is
-        holes = np.isnan(table.numbers) if np.isnan(table.numbers.sum()) else None
+    holes = np.isnan(table.numbers) if np.isnan(total) else None
     if holes is not None:
         gaps = {name: holes[:, i] for i, name in enumerate(table.numeric) if holes[:, i].any()}
     for name, values in {**table.words, **table.apart}.items():
@@ -148,9 +150,6 @@ def _gap(
 
 
 def _check_finite(table: Table, numbers: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> None:
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(numbers.sum()):
-            return
     infinite = np.isinf(numbers)
     if infinite.any():
         row, column = (int(i) for i in np.argwhere(infinite)[0])

@@ -83,14 +83,14 @@ def _assemble(
     place: Place, kind: str, apart: Collection[str], ignore: Collection[str], words: set[str], spaces: bool,
     progress: bool | None,
 ) -> Table:  # fmt: skip
-    blocks: list[NDArray[np.float64]] = []
+    made = _Matrix()
     texts: dict[str, list[NDArray[Any]]] = {}
     aside: dict[str, list[NDArray[Any]]] = {}
     columns: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
     gap = False
     header, separator, pieces = _pieces(place, kind, words, spaces, progress)
-    for frame in pieces:
+    for frame, expected in pieces:
         gap = gap or bool(frame.iloc[:, -1].isna().any())
         if not columns:
             columns = tuple(frame.columns)
@@ -112,11 +112,11 @@ def _assemble(
             if name not in words and parts and number != (parts[0].dtype.kind == "f"):
                 raise _Retype(name)
             parts.append(frame[name].to_numpy(float) if number else _as_words(frame[name], spaces))
-        block = np.empty((len(frame), len(numeric)))
+        block = made.room(len(frame), len(numeric), expected)
         for i, name in enumerate(numeric):
             block[:, i] = frame[name].to_numpy()
-        blocks.append(block)
-    if not blocks or not sum(map(len, blocks)):
+    numbers = made.rows()
+    if not len(numbers):
         raise InvalidInput(f"{place.name!r} has no row of data")
     if kind != "parquet" and gap:
         wrong = faults.ragged(place, separator)  # a line that is too short looks like missing values at its end
@@ -132,12 +132,35 @@ def _assemble(
 
     return Table(
         columns,
-        stacked(blocks),
+        numbers,
         numeric,
         {name: np.concatenate(parts) for name, parts in texts.items()},
         {name: np.concatenate(parts) for name, parts in aside.items()},
         where,
     )
+
+
+class _Matrix:
+    """Rows that come piece by piece, each written where it stays as long as there is room for what was expected."""
+
+    def __init__(self) -> None:
+        self._whole, self._filled = np.empty((0, 0)), 0
+        self._more: list[NDArray[np.float64]] = []
+
+    def room(self, rows: int, columns: int, expected: int) -> NDArray[np.float64]:
+        """Where the next rows go; ``expected`` is how many there will be in all, 0 where nobody knows."""
+        if not self._filled and not self._more:
+            self._whole = np.empty((expected, columns))  # pages that are never written take no memory
+        if self._more or self._filled + rows > len(self._whole):
+            self._more.append(np.empty((rows, columns)))
+            return self._more[-1]
+        self._filled += rows
+        return self._whole[self._filled - rows : self._filled]
+
+    def rows(self) -> NDArray[np.float64]:
+        """All of them."""
+        filled = self._whole[: self._filled]
+        return stacked([filled] * bool(self._filled) + self._more) if self._more else filled
 
 
 def stacked(blocks: list[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -211,7 +234,10 @@ def _text(
             warnings.simplefilter("error", pd.errors.ParserWarning)
             if header:  # blank lines before the header are skipped with it
                 _skip_header(file)
-            yield from pd.read_csv(file, **options)
+            packed, read = not isinstance(file, io.BufferedReader), 0
+            for frame in pd.read_csv(file, **options):
+                read += len(frame)
+                yield frame, 0 if packed else int(1.05 * read * place.size / max(1, file.tell())) + 1000
     except UnicodeDecodeError as error:
         raise faults.undecodable(place) from error
     except pd.errors.EmptyDataError as error:
@@ -245,7 +271,7 @@ def _parquet(place: Place, progress: bool | None) -> Iterator[Any]:
             source = parquet.ParquetFile(place.path if _in_place(place) else io.BytesIO(file.read()))
             width = max(1, len(source.schema_arrow))
             for batch in source.iter_batches(batch_size=max(FEWEST_ROWS, PIECE // width)):
-                yield batch.to_pandas()
+                yield batch.to_pandas(), source.metadata.num_rows
     except InvalidInput:
         raise
     except (ArrowException, ValueError, KeyError, TypeError) as error:  # pandas' own notes in it are read unchecked
