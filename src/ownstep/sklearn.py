@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -24,6 +23,7 @@ from ownstep.methods import LBFGS, METHODS, Method, Newton, OwnStep, parse_switc
 from ownstep.partition import Partition
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, LinearModel, logistic_regression
+from ownstep.problems.linear.table import DenseTable
 from ownstep.support.checks import number, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
@@ -164,8 +164,7 @@ class _Linear(BaseEstimator, ABC):  # type: ignore[misc]
 
 def _costly(problem: LinearModel) -> bool:
     """Does a Hessian cost so much more than a gradient that L-BFGS is worth a try?"""
-    A = problem.table.A
-    return not sp.issparse(A) and problem.dim >= WIDE and A.size >= LARGE
+    return isinstance(problem.table, DenseTable) and problem.dim >= WIDE and problem.table.size >= LARGE
 
 
 class OwnStepClassifier(ClassifierMixin, _Linear):  # type: ignore[misc]

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from ownstep import partition
-from ownstep.problems import BinaryLogistic
-from ownstep.problems.linear import by_device, table
+from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic
+from ownstep.problems.linear import by_device, model, table
 from ownstep.smoothness import exact
 
 from .test_linear import MODELS, problem
@@ -107,3 +107,28 @@ def test_rows_of_many_tiny_devices_lie_by_length_and_still_belong_to_their_devic
     sign = np.where(labels[owner == 77] == "b", 1, -1)
     stored, told = tiny.samples(77)
     assert sorted(map(tuple, np.c_[stored.toarray(), told])) == sorted(map(tuple, np.c_[rows[owner == 77], sign]))
+
+
+@pytest.mark.parametrize("kind", [BinaryLogistic, MultinomialLogistic, LeastSquares])
+def test_a_constant_that_is_not_stored_is_a_column_of_ones(kind, monkeypatch):
+    rng = np.random.default_rng(18)
+    rows, owner = rng.standard_normal((90, 4)) + 1, np.sort(rng.integers(3, size=90))
+    targets = rng.standard_normal(90) if kind is LeastSquares else np.arange(90) % (2 if kind is BinaryLogistic else 3)
+    split = partition.given(rng.permutation(owner))
+    stored = kind(np.column_stack([rows, np.ones(90)]), targets, split, mu=0.1, intercept="last")
+    monkeypatch.setattr(model, "ONE_BLOCK", 10)
+    monkeypatch.setattr(table, "ONE_BLOCK", 10)
+    monkeypatch.setattr(table, "BLOCK_BYTES", 500)
+    made = kind(rows, targets, split, mu=0.1, intercept=True)
+    assert isinstance(made.table, table.ConstantTable)
+    assert len(made.table.blocks) > 3
+    assert (made.dim, made.features) == (stored.dim, stored.features)
+    x, v, c = rng.standard_normal(made.dim), rng.standard_normal(made.dim), rng.random(3)
+    for ours, theirs in zip(made.mix(x, c), stored.mix(x, c), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    np.testing.assert_allclose(made.value(x), stored.value(x), rtol=1e-12)
+    np.testing.assert_allclose(made.hessian_product(x, v), stored.hessian_product(x, v), rtol=1e-11)
+    assert made.table._whole is None
+    np.testing.assert_allclose(made.gradients(x), stored.gradients(x), rtol=1e-11)
+    np.testing.assert_allclose(made.keep([2, 0]).value(x), stored.keep([2, 0]).value(x), rtol=1e-12)
+    np.testing.assert_allclose(made.sample(40).gradients(x), stored.sample(40).gradients(x), rtol=1e-10)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ownstep.partition import Partition, as_partition
 from ownstep.problems.linear import by_device, second_order
-from ownstep.problems.linear.table import ONE_BLOCK, DenseTable, SparseTable
+from ownstep.problems.linear.table import ONE_BLOCK, ConstantTable, DenseTable, SparseTable, Table
 from ownstep.support.checks import device_weights, number
 from ownstep.support.errors import InvalidInput
 from ownstep.support.lazy import LazyModule
@@ -80,7 +80,8 @@ class LinearModel(ABC):
             raise InvalidInput(f"{n} rows need {n} targets, got shape {y.shape}")
         mu = _checked_mu(mu)
         partition = as_partition(partition, n)
-        if intercept is True:
+        unstored = intercept is True and not sp.issparse(A) and A.size > ONE_BLOCK
+        if intercept is True and not unstored:
             ones = np.ones((n, 1), A.dtype)
             A = sp.csr_array(sp.hstack([A, ones])) if sp.issparse(A) else np.hstack([A, ones])
         device_of = partition.device_of
@@ -104,10 +105,11 @@ class LinearModel(ABC):
         self.counts = partition.counts
         share = self.counts / self.counts.sum()
         self.weights = share if weights is None else device_weights(weights, len(share))
-        self.features = int(A.shape[1])
+        self.features = int(A.shape[1]) + unstored
         self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         A, self._y = self._prepare(A, y)
-        self.table = (SparseTable if sp.issparse(A) else DenseTable)(A, threads)
+        kind = SparseTable if sp.issparse(A) else ConstantTable if unstored else DenseTable
+        self.table: Table = kind(A, threads)
         self._penalty = np.full(self.features, self.mu, A.dtype)
         if intercept:
             self._penalty[-1] = 0
@@ -135,12 +137,12 @@ class LinearModel(ABC):
 
         Its threads would only be in the way there: after a product of long vectors they wait in a busy loop.
         """
-        return 0.0 if sp.issparse(self.table.A) else float(self.table.size) * self.outputs
+        return 0.0 if isinstance(self.table, SparseTable) else float(self.table.size) * self.outputs
 
     @property
     def dtype(self) -> Any:
         """Of the arithmetic."""
-        return self.table.A.dtype
+        return self.table.dtype
 
     @property
     def strong_convexity(self) -> float:
@@ -252,7 +254,7 @@ class LinearModel(ABC):
         """A copy with these stored rows alone, one block per device."""
         some, at = copy(self), np.concatenate(blocks)
         at, some._order = at if self._order is None else self._order[at], None
-        some._y, some.table = self._y[at], type(self.table)(self.table.A[at], self.table.threads)
+        some._y, some.table = self._y[at], self.table.at(at)
         some.counts = np.array([len(block) for block in blocks])
         some.starts = np.concatenate([[0], np.cumsum(some.counts)])
         return some

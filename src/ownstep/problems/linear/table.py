@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -61,6 +62,15 @@ class Table(ABC):
         self._parts: list[Any] = [None] * len(self.blocks)
         self.share_out(self._prepare, range(len(self.blocks)))
         self._lanes = [lane for lane in np.array_split(np.arange(len(self.blocks)), LANES) if len(lane)]
+
+    @property
+    def dtype(self) -> Any:
+        """Of the rows."""
+        return self.A.dtype
+
+    def at(self, which: Any) -> Table:
+        """Some of the rows."""
+        return type(self)(self.A[which], self.threads)
 
     @property
     @abstractmethod
@@ -125,6 +135,71 @@ class DenseTable(Table):
     def _cut(self) -> list[slice]:
         n, step = len(self.A), max(1, BLOCK_BYTES // self.A[0].nbytes)
         return [slice(a, min(a + step, n)) for a in range(0, n, step)]
+
+
+class ConstantTable(DenseTable):
+    """Rows of an array with a 1 after the last feature, which passes do without: a copy would double the memory.
+
+    Whatever needs the rows themselves, such as a Hessian, makes that copy when it first asks for them.
+    """
+
+    _plain: Any
+    _whole: Any = None
+
+    @property
+    def A(self) -> Any:
+        """(n, d + 1), the constant last; made once."""
+        if self._whole is None:
+            self._whole = np.hstack([self._plain, np.ones((len(self._plain), 1), self._plain.dtype)])
+        return self._whole
+
+    @A.setter
+    def A(self, rows: Any) -> None:
+        self._plain = rows
+
+    @property
+    def size(self) -> int:
+        """Numbers that a pass works on."""
+        return int(self._plain.size) + len(self._plain)
+
+    @property
+    def dtype(self) -> Any:
+        """Of the rows."""
+        return self._plain.dtype
+
+    def at(self, which: Any) -> Table:
+        """Some of the rows."""
+        return type(self)(self._plain[which], self.threads)
+
+    def _prepare(self, at: int) -> None:
+        rows = self._plain[self.blocks[at]]
+        self._parts[at] = _Affine(rows), _Turned(rows.T), self.blocks[at]
+
+    def _cut(self) -> list[slice]:
+        n, step = len(self._plain), max(1, BLOCK_BYTES // self._plain[0].nbytes)
+        return [slice(a, min(a + step, n)) for a in range(0, n, step)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Affine:
+    """[rows, 1] as far as products go."""
+
+    rows: Array
+
+    def __matmul__(self, x: Array) -> Array:
+        out = self.rows @ x[:-1]
+        out += x[-1]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Turned:
+    """The transpose of [rows, 1] as far as products go."""
+
+    columns: Array
+
+    def __matmul__(self, u: Array) -> Array:
+        return np.concatenate([self.columns @ u, u.sum(axis=0, keepdims=True)])
 
 
 class SparseTable(Table):
