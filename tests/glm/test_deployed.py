@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import tempfile
+import time
 
 import numpy as np
 import pandas as pd
@@ -14,7 +18,9 @@ pytest.importorskip("flwr", reason="the federation needs the extra [flower]")
 import ownstep
 from ownstep.cli import main
 from ownstep.cli.learn import hospitals
-from ownstep.glm import Rehearsed, fit
+from ownstep.data import Dataset
+from ownstep.engines.federation import loopback
+from ownstep.glm import Rehearsed, fit, rehearse
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import needs
@@ -92,6 +98,35 @@ def test_a_rehearsal_needs_sites_that_are_there(tmp_path, capsys):
     assert "--allow z: there is no such site; there are x, y" in err
 
 
+def test_a_rehearsal_that_is_told_to_end_leaves_nothing(tmp_path, monkeypatch):
+    closed = []
+
+    class Told(loopback.Loopback):
+        def __init__(self, folder):
+            self.folder = folder
+
+        def __enter__(self):
+            return self
+
+        def register(self, *names):
+            assert (self.folder / "site-1.npz").exists()
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+
+        def close(self):
+            closed.append(self.folder)
+
+    monkeypatch.setattr(loopback, "Loopback", Told)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    data = Dataset("mine", np.eye(4), np.arange(4) % 2, sites=np.array(["a", "b", "a", "b"]))
+    with pytest.raises(SystemExit) as ended:
+        rehearse(data)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert len(closed) == 1
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def in_this_process(data, *, holdout, allow, seed):
     rows, labels = data.table()
     made = fit(rows, labels, data.sites, features=data.features, holdout=holdout, allow=allow, seed=seed)
@@ -118,6 +153,11 @@ def test_the_demo_of_four_hospitals(tmp_path, capsys, monkeypatch):
     code, out, err = call(capsys, "demo", "--engine", "federation", "--out", str(tmp_path))
     assert code == 0, err
     assert "FedProx, FLamby's step" in out
+    assert "Penalised: by mu = 0.01" in " ".join(out.split())
+    monkeypatch.setattr(hospitals, "settled", lambda told, pooled: {"age": 5, "sex": -1})
+    assert "age 5, sex never. All of them: never." in " ".join(
+        call(capsys, "demo", "--engine", "federation", "--out", str(tmp_path))[1].split()
+    )
 
 
 def test_without_its_data_the_demo_says_in_one_line_how_to_get_it(tmp_path, capsys, monkeypatch):

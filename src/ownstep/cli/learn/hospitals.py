@@ -12,7 +12,7 @@ from ownstep.cli.common import console, emit, show_table
 from ownstep.cli.learn.fit import show_fit
 from ownstep.data import Dataset, load
 from ownstep.glm import fit, rehearse
-from ownstep.glm.hospitals import HOLDOUT, SETTLED, Line, compare_hospitals, settled
+from ownstep.glm.hospitals import HOLDOUT, SETTLED, SHRUNK, Line, compare_hospitals, settled
 from ownstep.support.errors import OwnstepError
 from ownstep.support.files import write_json
 
@@ -41,19 +41,20 @@ def hospitals(out: Path, seed: int, as_json: bool) -> None:
     show_fit(over.told, data.note)
     terminal.print(f"{over.told['seconds_per_exchange']:.1f} seconds per exchange on Flower\n")
     terminal.rule("[bold]Is it the model of all data in one place?[/]", align="left", style="dim")
-    last = max(exchanges.values())
+    last = "never" if min(exchanges.values()) < 0 else max(exchanges.values())
     terminal.print(
         f"Largest difference to a coefficient of the pooled fit: {gap:.1e}. Exchanges of Newton's method after which a "
         f"coefficient is within {SETTLED:g} of the pooled one and stays there: "
-        + ", ".join(f"{name} {count}" for name, count in exchanges.items())
+        + ", ".join(f"{name} {'never' if count < 0 else count}" for name, count in exchanges.items())
         + f". All of them: {last}.\n"
     )
     terminal.rule("[bold]Does it help the hospitals?[/]", align="left", style="dim")
     show_table(_table(lines, names), terminal)
     terminal.print(
         f"Accuracy and AUC on the {HOLDOUT:.0%} of every hospital's patients that nobody was fitted on. Distance: the "
-        "largest difference to the pooled coefficients, in standard errors. FedAvg, FedProx and SCAFFOLD take 100 "
-        "local steps per round, on the local engine: the same iterates.\n"
+        "largest difference to the pooled coefficients, in standard errors. Penalised: by mu = "
+        f"{SHRUNK:g}, where a hospital's own rows have no maximum of the likelihood. FedAvg, FedProx and SCAFFOLD take "
+        "100 local steps per round, on the local engine: the same iterates.\n"
     )
     terminal.print(f"model: {model}    all numbers: {out / 'hospitals.json'}    ({found['seconds']} s)")
 
