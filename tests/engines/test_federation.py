@@ -578,6 +578,28 @@ def test_a_site_whose_data_changed_between_two_starts_is_named(small_logistic, t
         fed.run(GD(0.1), grid, 5, BRIEF, folder=tmp_path)
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_site_whose_data_changes_during_a_run_refuses_until_it_is_back(small_logistic, packed):
+    """One number of one row is enough; what tells it never leaves the site."""
+    apps, honest = apps_of(small_logistic), apps_of(small_logistic)[1]
+    rows, labels = small_logistic.rows(1).copy(), small_logistic._y[small_logistic.block(1)]
+    rows[3, 1] += 1e-9
+    other = BinaryLogistic(sp.csr_array(rows) if packed else rows, labels, mu=small_logistic.strong_convexity)
+    grid = DirectGrid(apps)
+
+    def observe(node, sent):
+        if node == 102 and sent:
+            grid.apps[102] = site_app(lambda context: Site("D2", other)) if sent == 3 else honest
+        return False
+
+    grid.silent = observe
+    history = fed.run(GD(0.1), grid, 5, BRIEF)
+    assert history.took_part[:, 1].sum() == len(history.took_part) - 1
+    (absence,) = history.settings["absences"]
+    assert (absence["site"], absence["first"], absence["last"]) == ("D2", 2, 2)
+    assert "the data of site 'D2' changed during the run: bring it back" in absence["why"]
+
+
 def test_a_known_site_that_is_silent_at_a_new_start_is_absent_and_nothing_waits_for_it(small_logistic, tmp_path):
     fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 3, BRIEF, folder=tmp_path)
     again = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 102)

@@ -297,14 +297,15 @@ def _as_words(column: Any, spaces: bool) -> NDArray[Any]:
     words = [str(level) for level in levels]
     if not spaces and any(word.startswith(" ") for word in words):
         raise _Spaces
-    return np.array([*[word.strip() for word in words], None], object)[codes]  # the code of a gap is -1
+    stripped = np.array([*[word.strip() for word in words], None], object)
+    return np.asarray(stripped[codes])  # the code of a gap is -1
 
 
 def is_gap(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Where a column is missing: nan among numbers, None among words."""
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values))
-    return np.asarray(np.equal(values, None))
+    return np.asarray(np.equal(values, np.array(None, object)))
 
 
 def _is_float(text: str) -> bool:

@@ -42,6 +42,8 @@ from ownstep.support.vectors import like, to_numpy
 
 KEPT = "ownstep.join"
 """Under this name the answer to ``query.join`` is kept in the node's state, so that nothing is measured twice."""
+DATA = "ownstep.data"
+"""Under this name a digest of the data is kept in the node's state, and never sent: it tells when the data changes."""
 TASK = "ownstep.task"
 """Under this name a holder's task is kept in the node's state: every message may be a process of its own."""
 
@@ -174,13 +176,17 @@ def site_app(open_site: Callable[[Context], Site | Holder]) -> ClientApp:
     def join(message: Message, context: Context) -> Message:
         if "task" in message.content.config_records:
             opened.begin(message.content.config_records["task"], context)
+        if opened.changed(context):
+            context.state.pop(KEPT, None)
+            context.state.pop(DATA, None)
+        opened.remember(context)
         if KEPT not in context.state.config_records:
             context.state[KEPT] = ConfigRecord(site(context).describe())
         return Message(RecordDict({"site": context.state.config_records[KEPT]}), reply_to=message)
 
     @app.train("plain")
     def plain(message: Message, context: Context) -> Message:
-        here = site(context)
+        here = opened.unchanged(context)
         if here.secure_only:
             raise Refused(f"site {here.name!r} answers under secure aggregation only")
         replies = [
@@ -191,7 +197,7 @@ def site_app(open_site: Callable[[Context], Site | Holder]) -> ClientApp:
 
     @app.train(mods=[secaggplus_mod])
     def masked(message: Message, context: Context) -> Message:
-        return answer_masked(site(context), message)
+        return answer_masked(opened.unchanged(context), message)
 
     return app
 
@@ -203,6 +209,7 @@ class _Opened:
         self.open_site = open_site
         self.owners: dict[int, Site | Holder] = {}
         self.sites: dict[int, Site] = {}
+        self.digests: dict[int, str] = {}
 
     def owner(self, context: Context) -> Site | Holder:
         """Who holds the data of this node, by the owner's own file where the node names one."""
@@ -226,7 +233,38 @@ class _Opened:
         """Keep a task, and forget what belonged to the one before."""
         context.state[TASK] = task
         context.state.pop(KEPT, None)
+        context.state.pop(DATA, None)
         self.sites.pop(context.node_id, None)
+        self.digests.pop(context.node_id, None)
+
+    def digest(self, context: Context) -> str:
+        """Of this node's data as it was read in this process; of its sizes alone where the problem has no digest."""
+        if context.node_id not in self.digests:
+            here = self.site(context)
+            made: Any = getattr(here.problem, "data_digest", None)
+            told = f"{here.count} {here.problem.dim} {float(here.problem.strong_convexity)!r}"
+            self.digests[context.node_id] = told if made is None else f"{told} {made()}"
+        return self.digests[context.node_id]
+
+    def changed(self, context: Context) -> bool:
+        """Is the data another than when this node was first asked in this run?"""
+        kept = context.state.config_records.get(DATA)
+        return kept is not None and kept["digest"] != self.digest(context)
+
+    def remember(self, context: Context) -> None:
+        """Keep the digest of the data."""
+        if DATA not in context.state.config_records:
+            context.state[DATA] = ConfigRecord({"digest": self.digest(context)})
+
+    def unchanged(self, context: Context) -> Site:
+        """The site of this node; refused where its data is not what it was in an earlier round of this run."""
+        if self.changed(context):
+            raise Refused(
+                f"the data of site {self.site(context).name!r} changed during the run: bring it back, or begin again "
+                "in another folder"
+            )
+        self.remember(context)
+        return self.site(context)
 
 
 class _Remembered(Sketching):

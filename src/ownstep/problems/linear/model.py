@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -143,6 +144,11 @@ class LinearModel(ABC):
     def dtype(self) -> Any:
         """Of the arithmetic."""
         return self.table.dtype
+
+    def data_digest(self) -> str:
+        """Sixteen bytes that another row, label or penalty would change; nobody can get the data back from them."""
+        labels = np.ascontiguousarray(self._y).tobytes()
+        return blake2b(self.table.digest() + labels + self._penalty.tobytes(), digest_size=16).hexdigest()
 
     @property
     def strong_convexity(self) -> float:
