@@ -1,12 +1,13 @@
 """Worst cases over networks: time beside a plain CVXPY program, cost by K and N, and thousands of sampled networks.
 
-    python benchmarks/pep_networks.py [--out FOLDER] [--part time|samples] [--longest K] [--samples COUNT]
+    python benchmarks/pep_networks.py [--out FOLDER] [--part time|samples|plain] [--longest K] [--samples COUNT]
 
 Times are CPU seconds of one core, best of a few calls, of the whole enclosure (program, proof, instance and its run).
 The plain program is that of the tests: every device apart, all pairs, one Gram matrix, compiled by CVXPY, N = 2. It is
 solved by Clarabel, as ours is, to 1e-6; where that gives no answer, by SCS to 1e-6, and then only that attempt counts.
 Samples are random W of the class and random losses, then a hill climb from the worst of them; none may
-be worse than the bound.
+be worse than the bound. The part ``plain`` compares every method, kind of network and metric with the plain program,
+for two and three devices that differ and up to four rounds.
 """
 
 from __future__ import annotations
@@ -63,7 +64,6 @@ def ours(method, rounds: int, count: int = 2):
 
 def plainly(*options) -> tuple[float, float | None, str]:
     """(CPU seconds, answer, solver) of the plain program, with the first solver that gives an answer."""
-    plain_network.DIGITS = (1e-6,)  # one attempt, as a user would make it
     seconds = 0.0
     for plain_network.SOLVER in ("CLARABEL", "SCS"):
         began = time.process_time()
@@ -78,6 +78,7 @@ def plainly(*options) -> tuple[float, float | None, str]:
 
 def against_cvxpy(rounds: int = 10) -> list[dict]:
     rows = []
+    plain_network.DIGITS = (1e-6,)  # one attempt, as a user would make it
     two = (np.full(2, L), np.full(2, MU), np.full(2, 0.5))
     for name, method in TIMED.items():
         mine, bound = cpu(lambda m=method: ours(m, rounds), repeat=2)
@@ -119,6 +120,51 @@ def rates() -> list[dict]:
         seconds, found = cpu(lambda m=method: pep.rate(m, pep.repeated([L], MU, [2]), network=NETWORK), repeat=2)
         print(f"rate of {name:9s} {seconds:.2f} s, {found.rho:.7f} (aim 2 s)", flush=True)
         rows.append({"method": name, "seconds": seconds, "rho": found.rho})
+    return rows
+
+
+MIXED = {
+    "dgd-cta": DecentralisedGD,
+    "dgd-atc": DecentralisedGD,
+    "extra-": EXTRA,
+    "nids-": NIDS,
+    "tracking-cta": GradientTracking,
+    "tracking-atc": GradientTracking,
+}
+
+
+def plain_agreement(seed: int = 21) -> list[dict]:
+    """Every method, metric and kind of network: our upper end beside the plain program's value, random settings."""
+    rows, rng = [], np.random.default_rng(seed)
+    plain_network.DIGITS = (1e-8, 1e-7, 1e-6)
+    for name, make in MIXED.items():
+        method, _, order = name.partition("-")
+        for metric in pep.NETWORK_METRICS:
+            for each_round in (False, True):
+                n, rounds = ((2, 4), (3, 3))[int(rng.integers(2))]
+                them = Devices(*rng.dirichlet(np.full(n, 20.0), 1), rng.uniform(1, 2, n), rng.uniform(0.05, 0.3, n))
+                lo, hi = np.sort(rng.uniform(-0.8, 0.8, 2)).round(2).tolist()
+                step, rstar = round(float(rng.uniform(0.05, 0.3)), 3), round(float(rng.uniform(0.2, 1)), 2)
+                points = ("same", "ball", "mean")[int(rng.integers(3))]
+                mine = pep.worst_case(
+                    make(step, **({"order": order} if order else {})), them, rounds, R0, rstar, metric,
+                    network=pep.Spectral(lo, hi, each_round=each_round), start=pep.Start(points), effort=0.0,
+                )  # fmt: skip
+                judged = [f"{metric}{i}" for i in range(n)] if metric.endswith("_worst") else [metric]
+                began, values, solvers = time.process_time(), [], set()
+                for one in judged:
+                    options = (method, order, them.L, them.mu, them.weights, [step] * n, rounds, R0, rstar, one, lo, hi)
+                    _, value, solver = plainly(*options, each_round, points)
+                    values.append(value)
+                    solvers.add(solver)
+                value = None if None in values else max(values)
+                off = None if value is None else abs(mine.upper - value) / value
+                print(f"{name:13s} {metric:17s} N={n} K={rounds} {'each' if each_round else 'one '} W {points:5s} "
+                      f"{mine.upper:.7g} plain {value} ({' '.join(sorted(solvers))}) off {off}", flush=True)  # fmt: skip
+                rows.append({"method": name, "metric": metric, "each_round": each_round, "N": n, "K": rounds,
+                             "network": [lo, hi], "start": points, "step": step, "rstar": rstar, "upper": mine.upper,
+                             "lower": mine.lower, "plain": value, "solvers": sorted(solvers), "relative": off,
+                             "plain_s": time.process_time() - began})  # fmt: skip
     return rows
 
 
@@ -208,12 +254,12 @@ def samples(count: int) -> list[dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
-    parser.add_argument("--part", choices=("time", "samples"), default=None)
+    parser.add_argument("--part", choices=("time", "samples", "plain"), default=None)
     parser.add_argument("--longest", type=int, default=20)
     parser.add_argument("--samples", type=int, default=2000)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    if chosen.part != "samples":
+    if chosen.part in (None, "time"):
         ours(EXTRA(0.3), 2)  # imports and caches
         told: dict = {"load": list(os.getloadavg())}
         parts = {"devices": by_devices, "rates": rates, "cvxpy": against_cvxpy}
@@ -221,9 +267,15 @@ def main() -> None:
         for name, part in parts.items():
             told[name] = part()
             (chosen.out / "pep-networks.json").write_text(json.dumps(told, indent=1))
-    if chosen.part != "time":
+    if chosen.part in (None, "samples"):
         told = {"network": [NETWORK.lo, NETWORK.hi], "rstar": RSTAR, "seed": 21, "methods": samples(chosen.samples)}
         (chosen.out / "pep-networks-samples.json").write_text(json.dumps(told, indent=1))
+    if chosen.part in (None, "plain"):
+        rows = plain_agreement()
+        known = [row["relative"] for row in rows if row["relative"] is not None]
+        told = {"seed": 21, "settings": len(rows), "answered": len(known), "largest": max(known), "rows": rows}
+        print(f"{len(known)} of {len(rows)} answered, the largest difference is {max(known):.1e}")
+        (chosen.out / "pep-networks-plain.json").write_text(json.dumps(told, indent=1))
 
 
 if __name__ == "__main__":

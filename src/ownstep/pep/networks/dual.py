@@ -37,6 +37,12 @@ ATTEMPTS = ((1e-4, 1e-9), (1e-2, 1e-9), (1e-3, 1e-8), (1e-2, 1e-8), (1e-1, 1e-7)
 """(Smallest change of a column's unit over the largest, how far inside their cones multipliers are asked to be); the
 next one is tried where a proof came out short."""
 
+NARROW = ((1e-2, 1e-9), (1e-1, 1e-9))
+"""The same for a program whose scales are known before it is solved."""
+
+REACH = 3
+"""How far apart mixing steps may be whose conditions are used at first, in a long program."""
+
 MANY = 260
 """Interpolation conditions up to which all are used at once."""
 
@@ -69,9 +75,26 @@ class Proof:
     solves: int
 
 
+@dataclass(frozen=True, eq=False)
+class Hint:
+    """What is known of a worst case before its program is solved: one of its instances.
+
+    Parameters
+    ----------
+    likely : conditions that probably matter.
+    enough : a bound that needs no improvement.
+    grams, values : the instance, in the program's units.
+    """
+
+    likely: NDArray[np.bool_]
+    enough: float
+    grams: list[Array]
+    values: Array
+
+
 def prove(
     program: Program, tolerance: float = 1e-9, *, inside: float | None = None, deadline: float = math.inf,
-    likely: NDArray[np.bool_] | None = None, enough: float = 0.0,
+    hint: Hint | None = None,
 ) -> Proof:  # fmt: skip
     """Solve the program and check the answer; long programs begin with few conditions and add those that are broken.
 
@@ -79,15 +102,66 @@ def prove(
     ----------
     inside : how far inside its conditions to look for an instance; its answer is handed back, proved or not.
     deadline : when to end with what is proved, even within a solve; in seconds of ``time.monotonic``.
-    likely, enough : where there are many conditions, some to begin with, and a bound that needs no more of them.
+    hint : where to begin with a long program.
 
     Raises
     ------
     OwnstepError : when the solver fails, or proves nothing.
     """
     every = program.interpolation
-    if len(every.pairs) <= (MANY if inside is None else MANY_INSIDE):
-        return _prove(program, tolerance, inside, deadline)
+    narrow = None if hint is None else _narrowly(program, tolerance, deadline, hint)
+    if narrow is not None and hint is not None and narrow.bound <= hint.enough:
+        return narrow
+    try:
+        if len(every.pairs) <= (MANY if inside is None else MANY_INSIDE):
+            proof = _prove(program, tolerance, inside, deadline)
+        else:
+            proof = _in_parts(program, tolerance, inside, deadline, None if hint is None else hint.likely)
+    except OwnstepError:
+        if narrow is None:
+            raise
+        return narrow
+    return proof if narrow is None or proof.bound < narrow.bound else narrow
+
+
+def _narrowly(program: Program, tolerance: float, deadline: float, hint: Hint) -> Proof | None:
+    """A proof from few conditions, those on mixing steps only between neighbours; None where there is none.
+
+    The slack is then sparse in the coordinates of ``networks/basis``, and its solver an order of magnitude faster. An
+    instance that is known tells how large every vector is, and when the bound is small enough.
+    """
+    every = program.interpolation
+    _, p, q = every.pairs.T
+    chosen = hint.likely | (p == 0) | (q == 0)
+    mixings = tuple(replace(mix, reach=REACH) for mix in program.mixings)
+    part = replace(program, interpolation=_part(every, chosen), mixings=mixings)
+    try:
+        proof = _prove(part, tolerance, None, deadline, _known(part, hint), NARROW)
+    except OwnstepError:
+        return None
+    return _over_all(proof, every, chosen, proof.solves)
+
+
+def _known(program: Program, hint: Hint) -> tuple[Scaled, _Found]:
+    """An instance in place of a first answer, its vectors and values in units of one."""
+    scaled = Scaled(program, [np.ones(n) for n in program.blocks.sizes], np.ones(program.interpolation.count))
+    grams = [gram[np.ix_(keep, keep)] for gram, keep in zip(hint.grams, scaled.kept, strict=True)]
+    nothing = np.zeros(0)
+    return scaled, _Found((nothing, nothing, [], []), grams, hint.values, "known")
+
+
+def _over_all(proof: Proof, every: Interpolation, chosen: NDArray[np.bool_], solves: int) -> Proof:
+    """A proof that used some conditions, with a multiplier for each of them all."""
+    conditions = np.zeros(len(every.pairs))
+    conditions[chosen] = proof.multipliers.conditions
+    return replace(proof, multipliers=replace(proof.multipliers, conditions=conditions), solves=solves)
+
+
+def _in_parts(
+    program: Program, tolerance: float, inside: float | None, deadline: float, likely: NDArray[np.bool_] | None
+) -> Proof:
+    """A proof that begins with some of the conditions and adds those that are broken."""
+    every = program.interpolation
     chosen = _core(every) if likely is None else _core(every) | likely
     first = replace(program, interpolation=_part(every, chosen))
     rough, solves = _rough(first, deadline), 1
@@ -105,13 +179,10 @@ def prove(
         best, solves = (proof, chosen.copy()), solves + proof.solves
         worst = _broken(every, chosen, list(proof.grams), proof.values, BROKEN)
         chosen[worst] = True
-        if not len(worst) or proof.bound <= enough:
+        if not len(worst):
             break
     assert best is not None
-    proof, used = best
-    conditions = np.zeros(len(every.pairs))
-    conditions[used] = proof.multipliers.conditions
-    return replace(proof, multipliers=replace(proof.multipliers, conditions=conditions), solves=solves)
+    return _over_all(best[0], every, best[1], solves)
 
 
 def _broken(every: Interpolation, chosen: NDArray[np.bool_], grams: list[Array], values: Array, least: float) -> Any:
@@ -145,12 +216,12 @@ def _rough(program: Program, deadline: float) -> tuple[Scaled, _Found]:
 
 def _prove(
     program: Program, tolerance: float, inside: float | None, deadline: float,
-    known: tuple[Scaled, _Found] | None = None,
+    known: tuple[Scaled, _Found] | None = None, attempts: tuple[tuple[float, float], ...] = ATTEMPTS,
 ) -> Proof:  # fmt: skip
     """One program, with all the conditions it has; ``known`` is a first answer that will do for it."""
     scaled, rough = known or _rough(program, deadline)
     failure, before = "", int(known is None)
-    for attempt, (smallest, margin) in enumerate(ATTEMPTS if inside is None else [(ATTEMPTS[0][0], inside)]):
+    for attempt, (smallest, margin) in enumerate(attempts if inside is None else [(attempts[0][0], inside)]):
         finer = Scaled(program, *_sizes(program, scaled, rough, smallest))
         try:
             found = _solve(finer, margin, max(tolerance, margin / 10), deadline)
@@ -188,17 +259,18 @@ class _Found:
 def _solve(scaled: Scaled, margin: float, tolerance: float, deadline: float) -> _Found:
     in_time(deadline)
     heads, count = len(scaled.heads), scaled.conditions.shape[0]
-    steps = [mix.steps for mix in scaled.program.mixings]
-    variables = heads + count + sum(triangle(t) for t in steps) + sum(triangle(t - 1) for t in steps)
+    mixings = scaled.program.mixings
+    sizes = [(int(mix.used.sum()), int(mix.used.sum()) - mix.steps) for mix in mixings]
+    variables = heads + count + sum(a + b for a, b in sizes)
     cost = np.zeros(variables)
     cost[:heads] = 1.0
     cost[heads : heads + count] = -margin
     columns = [sp.csr_array(scaled.heads.T), sp.csr_array(scaled.conditions.T)]
     loose = []
-    for t, bounded, equal in zip(steps, scaled.bounded, scaled.symmetric, strict=True):
-        c, r = np.tril_indices(t)
-        columns.append(sp.csr_array((np.where(c == r, 1.0, math.sqrt(2))[:, None] * bounded).T))
-        loose.append(sp.csr_array(equal.T))
+    for mix, bounded, equal in zip(mixings, scaled.bounded, scaled.symmetric, strict=True):
+        c, r = np.tril_indices(mix.steps)
+        columns.append(sp.csr_array((np.where(c == r, 1.0, math.sqrt(2))[:, None] * bounded)[mix.used].T))
+        loose.append(sp.csr_array(equal[mix.used[c != r]].T))
     everything = sp.csr_array(sp.hstack(columns + loose))
     zero = sp.csr_array((len(scaled.target_values), heads))
     rest = sp.csr_array((len(scaled.target_values), variables - heads - count))
@@ -207,11 +279,11 @@ def _solve(scaled: Scaled, margin: float, tolerance: float, deadline: float) -> 
     right = [scaled.target_values, np.zeros(heads + count)]
     cones = [clarabel.ZeroConeT(len(scaled.target_values)), clarabel.NonnegativeConeT(heads + count)]
     at = heads + count
-    for t in steps:
-        size = triangle(t)
-        parts.append(-sp.eye_array(size, variables, k=at))
-        right.append(-margin * pack(np.eye(t)))
-        cones.append(clarabel.PSDTriangleConeT(t))
+    for mix, (size, _) in zip(mixings, sizes, strict=True):
+        where = (np.flatnonzero(mix.used), at + np.arange(size))
+        parts.append(sp.csr_array((-np.ones(size), where), shape=(triangle(mix.steps), variables)))
+        right.append(-margin * pack(np.eye(mix.steps)))
+        cones.append(clarabel.PSDTriangleConeT(mix.steps))
         at += size
     start = 0
     for n in scaled.sizes:
@@ -221,16 +293,17 @@ def _solve(scaled: Scaled, margin: float, tolerance: float, deadline: float) -> 
         cones.append(clarabel.PSDTriangleConeT(n))
         start += size
     matrix = sp.csc_matrix(sp.vstack(parts))
+    matrix.eliminate_zeros()
     matrix.sort_indices()
     settings = quiet(tolerance)
     settings.time_limit = max(deadline - time.monotonic(), 0.0)
     settings.direct_solve_method = "faer"  # these systems are dense: it is several times faster than the default
     empty = sp.csc_matrix((variables, variables))
     answer = clarabel.DefaultSolver(empty, cost, matrix, np.concatenate(right), cones, settings).solve()
-    return _read(scaled, answer, steps)
+    return _read(scaled, answer)
 
 
-def _read(scaled: Scaled, answer: Any, steps: list[int]) -> _Found:
+def _read(scaled: Scaled, answer: Any) -> _Found:
     """The solver's answer, taken apart."""
     heads, count = len(scaled.heads), scaled.conditions.shape[0]
     status = str(answer.status)
@@ -242,13 +315,20 @@ def _read(scaled: Scaled, answer: Any, steps: list[int]) -> _Found:
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
         raise OwnstepError(f"it returned no finite numbers ({status})")
     matrices, free, at = [], [], heads + count
-    for t in steps:
-        matrices.append(unpack(x[at : at + triangle(t)], t))
-        at += triangle(t)
-    for t in steps:
-        free.append(x[at : at + triangle(t - 1)])
-        at += triangle(t - 1)
-    grams, at = [], len(scaled.target_values) + heads + count + sum(triangle(t) for t in steps)
+    mixings = scaled.program.mixings
+    for mix in mixings:
+        whole = np.zeros(triangle(mix.steps))
+        whole[mix.used] = x[at : at + mix.used.sum()]
+        matrices.append(unpack(whole, mix.steps))
+        at += int(mix.used.sum())
+    for mix in mixings:
+        c, r = np.tril_indices(mix.steps)
+        between = mix.used[c != r]
+        whole = np.zeros(len(between))
+        whole[between] = x[at : at + between.sum()]
+        free.append(whole)
+        at += int(between.sum())
+    grams, at = [], len(scaled.target_values) + heads + count + sum(triangle(mix.steps) for mix in mixings)
     for n in scaled.sizes:
         grams.append(unpack(z[at : at + triangle(n)], n))
         at += triangle(n)
@@ -261,9 +341,9 @@ def _sizes(program: Program, scaled: Scaled, found: _Found, smallest: float) -> 
     """Units for the second solve: how large the first one found every vector and value."""
     units, reached = [], [np.sqrt(np.maximum(np.diag(gram), 0.0)) for gram in found.grams]
     least = smallest * max((size.max(initial=0) for size in reached), default=0.0)
-    for unit, keep, size in zip(program.blocks.units, scaled.kept, reached, strict=True):
+    for unit, keep, mine, size in zip(program.blocks.units, scaled.kept, scaled.units, reached, strict=True):
         fresh = unit.copy()
-        fresh[keep] *= np.maximum(size, least or 1.0)
+        fresh[keep] = mine * np.maximum(size, least or 1.0)
         units.append(fresh)
     values = np.abs(found.values)
     return units, scaled.value_units * np.maximum(values, smallest**2 * max(values.max(initial=0), 1e-12))

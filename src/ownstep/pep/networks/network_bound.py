@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from ownstep.pep.bound import Bound
 from ownstep.pep.conditions.classes import check
 from ownstep.pep.networks.expectation import check_chance
 from ownstep.pep.networks.network_enclosure import (
+    INSIDE,
     NETWORK_METRICS,
     Question,
     Start,
@@ -31,9 +34,6 @@ from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError, unknown_name
-
-INSIDE = (1e-8, 1e-7, 1e-6)
-"""How far inside its conditions an instance is looked for: functions through its triples then take its values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def enclose(
     best: NetworkInstance | None = None
     where: float | None = None
     solves = found.proof.solves
-    for factor in factors(asked)[: max(1, round(5 * effort))]:
+    for factor in factors(asked, found.given)[: max(1, round(5 * effort))]:
         instance, tries = _instance(asked, factor, deadline, found)
         solves += tries
         if instance is None:
@@ -176,8 +176,9 @@ def _instance(
     """An instance on one matrix, and the solves it took; the next margin is tried where exact numbers refute one."""
     solves, tried, first = 0, [], None
     for margin in INSIDE:
+        known = found.given.get(factor) if factor is not None and margin == INSIDE[0] else None
         try:
-            tried.append(upper(asked, factor, inside=margin, deadline=deadline))
+            tried.append(known or upper(asked, factor, inside=margin, deadline=deadline))
         except OwnstepError:
             continue
         solves += tried[-1].proof.solves
@@ -190,14 +191,19 @@ def _instance(
     return first, solves
 
 
-def factors(asked: Question) -> list[float | None]:
-    """Matrices to look for a worst instance with: the ends of the spectrum first, then between."""
+def factors(asked: Question, given: Mapping[float, Upper] = MappingProxyType({})) -> list[float | None]:
+    """Matrices to look for a worst instance with: the ends of the spectrum first, then between.
+
+    ``given`` has worst cases of single matrices, and of the ends the worse one comes first.
+    """
     network = asked.network
     if network is None:
         return [None]
     if network.lo == network.hi:
         return [network.hi]
-    return [network.hi, network.lo, *np.linspace(network.lo, network.hi, 5)[1:-1].tolist()]
+    bounds = [given[end].proof.bound if end in given else 0.0 for end in (network.lo, network.hi)]
+    first = [network.lo, network.hi] if bounds[0] > bounds[1] else [network.hi, network.lo]
+    return [*first, *np.linspace(network.lo, network.hi, 5)[1:-1].tolist()]
 
 
 def _certificate(found: Upper, bound: float, asked: Question) -> Certificate:

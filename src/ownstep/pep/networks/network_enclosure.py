@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.methods.base import Method
-from ownstep.pep.networks.dual import MANY, Proof, prove
+from ownstep.pep.networks.basis import on_class, rebased
+from ownstep.pep.networks.dual import Hint, Proof, prove
 from ownstep.pep.networks.kind_vectors import Kinds, Shared
 from ownstep.pep.networks.network_trace import Evaluation, Path, by_kind, follow
 from ownstep.pep.networks.program import Blocks, Form, combine, in_time, interpolate, mixings, triples
@@ -188,7 +189,7 @@ def pose(
     final, judged = _judged(asked, path, marked)
     if asked.start.trackers is not None and not any(e.name == "0" for e in path.evaluations):
         raise InvalidInput("a bound on the first gradients needs a first round")
-    blocks = Blocks(path.frame)
+    blocks = rebased(path)
     names, found = triples(blocks, path.follower.evaluations, path.own, path.tilt)
     in_time(deadline)
     inter = interpolate(blocks, names, found)
@@ -283,18 +284,32 @@ def _target(
     return combine([blocks.square(point)], [float(kinds.weights @ kinds.mu) / 2]), values
 
 
-USED, NEAR = 1e-5, 5e-6
+USED, NEAR = 1e-5, 2e-6
 """A multiplier counts from here on, relative to the largest; a bound so little above a worst case found is enough."""
+
+FEW = 100
+"""Interpolation conditions up to which no instance is looked for before the program is solved."""
 
 
 @dataclass(frozen=True, eq=False)
 class Upper:
-    """A proved upper end, with what it was proved from."""
+    """A proved upper end, with what it was proved from.
+
+    Parameters
+    ----------
+    marked : the device judged, for the worst-device metrics.
+    given : worst cases of single matrices found on the way, by their factor lambda; good enough for an instance.
+    """
 
     proof: Proof
     program: Program
     path: Path
     marked: int | None
+    given: dict[float, Upper] = field(default_factory=dict)
+
+
+INSIDE = (1e-8, 1e-7, 1e-6)
+"""How far inside its conditions an instance is looked for: functions through its triples then take its values."""
 
 
 def upper(
@@ -311,9 +326,9 @@ def upper(
         return Upper(prove(program, inside=inside, deadline=deadline), program, path, None)
     if not asked.metric.endswith("_worst"):
         program, path = pose(asked, factor, deadline=deadline)
-        likely, worst = ends(asked, program, deadline) if factor is None and inside is None else (None, 0.0)
-        proof = prove(program, inside=inside, deadline=deadline, likely=likely, enough=(1 + NEAR) * worst)
-        return Upper(proof, program, path, None)
+        given = ends(asked, program, deadline) if factor is None and inside is None else {}
+        proof = prove(program, inside=inside, deadline=deadline, hint=_hint(program, path, given))
+        return Upper(proof, program, path, None, given)
     kinds = Kinds.of(asked.devices, None if asked.schedule is None else asked.schedule.T.astype(float))
     found = []
     for c in range(len(kinds)):
@@ -323,23 +338,33 @@ def upper(
     return max(found, key=lambda one: one.proof.bound)
 
 
-def ends(asked: Question, program: Program, deadline: float) -> tuple[NDArray[np.bool_] | None, float]:
-    """Of a long program: the conditions that matter on the matrices at both ends of the spectrum, and the worst there.
+def ends(asked: Question, program: Program, deadline: float) -> dict[float, Upper]:
+    """Of a long program: the worst cases on the matrices at both ends of the spectrum.
 
     The worst matrix is mostly one of these, and with the matrix given a program is small.
     """
     network, pairs = asked.network, program.interpolation.pairs
-    if network is None or network.lo == network.hi or len(pairs) <= MANY:
-        return None, 0.0
-    matter, worst = np.zeros(len(pairs), bool), 0.0
+    if network is None or network.lo == network.hi or len(pairs) <= FEW:
+        return {}
+    found = {}
     for factor in (network.lo, network.hi):
         try:
-            given = pose(asked, factor, deadline=deadline)[0]
-            found = prove(given, inside=1e-8, deadline=deadline)
+            one = upper(asked, factor, inside=INSIDE[0], deadline=deadline)
         except OwnstepError:
             continue
-        if np.array_equal(given.interpolation.pairs, pairs):
-            used = found.multipliers.conditions
-            matter |= used > USED * used.max(initial=0)
-            worst = max(worst, found.bound)
-    return matter, worst
+        if np.array_equal(one.program.interpolation.pairs, pairs):
+            found[factor] = one
+    return found
+
+
+def _hint(program: Program, path: Path, given: dict[float, Upper]) -> Hint | None:
+    """Where to begin: the conditions that matter on single matrices, and the worst of their instances."""
+    if not given:
+        return None
+    matter = np.zeros(len(program.interpolation.pairs), bool)
+    for one in given.values():
+        used = one.proof.multipliers.conditions
+        matter |= used > USED * used.max(initial=0)
+    factor, worst = max(given.items(), key=lambda entry: entry[1].proof.bound)
+    grams = on_class(path, program.blocks, factor, worst.proof.grams)
+    return Hint(matter, (1 + NEAR) * worst.proof.bound, grams, worst.proof.values)

@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +32,9 @@ Array = NDArray[np.float64]
 Form = list[Array]
 """A quadratic form: one symmetric matrix per block."""
 
+DUST = 1e-13
+"""Coefficients this much smaller than their vector's largest are what is left of a cancellation."""
+
 
 def in_time(deadline: float) -> None:
     """Stop where a deadline, in seconds of ``time.monotonic``, has passed."""
@@ -43,16 +47,17 @@ class Blocks:
 
     Parameters
     ----------
+    basis : the trace's columns as rows over other columns, block by block, see :mod:`ownstep.pep.networks.basis`.
     sizes : rows of each block: the means first, then the differences of each kind with twins.
     units : what one unit of each column stands for, block by block.
     """
 
-    def __init__(self, frame: Frame) -> None:
-        self.frame, self.kinds = frame, frame.kinds
+    def __init__(self, frame: Frame, basis: list[Array] | None = None, units: list[Array] | None = None) -> None:
+        self.frame, self.kinds, self.basis = frame, frame.kinds, basis
         self.twins = [c for c in range(len(self.kinds)) if self.kinds.twins[c]]
         self.width, self.apart = len(frame.units), len(frame.difference_units)
         self.sizes = [self.width] + [self.apart] * len(self.twins)
-        self.units = [np.array(frame.units)] + [np.array(frame.difference_units)] * len(self.twins)
+        self.units = units or [np.array(frame.units)] + [np.array(frame.difference_units)] * len(self.twins)
 
     def zero(self) -> Form:
         """The form that vanishes."""
@@ -60,7 +65,22 @@ class Blocks:
 
     def rows(self, x: Agents) -> tuple[Array, Array]:
         """A stack's rows over all columns."""
-        return padded(x.mean_rows, self.width), padded(x.difference, self.apart)
+        mean, apart = padded(x.mean_rows, self.width), padded(x.difference, self.apart)
+        if self.basis is None:
+            return mean, apart
+        moved = np.zeros_like(apart)  # kinds without twins have no differences
+        for b, c in enumerate(self.twins, start=1):
+            moved[c] = self._moved(apart[[c]], b)[0]
+        return self._moved(mean, 0), moved
+
+    def _moved(self, rows: Array, b: int) -> Array:
+        """Rows of a block over its new columns, without what is left of cancellations."""
+        if self.basis is None:
+            return rows
+        out = np.asarray(rows @ self.basis[b])
+        sizes = np.abs(out) * self.units[b]
+        out[sizes <= DUST * sizes.max(axis=1, keepdims=True, initial=0)] = 0.0
+        return out
 
     def product(self, u: Agents, w: Agents, c: int) -> Form:
         """Mean over the members of kind c of <u_i, w_i>."""
@@ -81,7 +101,7 @@ class Blocks:
 
     def square(self, x: Shared) -> Form:
         """||x||^2 of a vector all devices share."""
-        out, row = self.zero(), padded(x.mean_row, self.width)
+        out, row = self.zero(), self._moved(padded(x.mean_row, self.width)[None, :], 0)[0]
         out[0] = np.outer(row, row)
         return out
 
@@ -199,11 +219,19 @@ class Mixings:
     steps : how many there are, t.
     bounded : packed rows of the t (t + 1) / 2 entries, column by column, of (Y - lo X)'(Y - hi X), which is <= 0.
     symmetric : packed rows of x_k'y_l - x_l'y_k, which vanish, for k < l in the order of the entries above.
+    reach : conditions between steps further apart than this are left out of a proof; all are used by default.
     """
 
     steps: int
     bounded: Array
     symmetric: Array
+    reach: int | None = None
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """Which of the entries take part in a proof."""
+        later, earlier = np.tril_indices(self.steps)
+        return np.asarray(later - earlier <= (self.steps if self.reach is None else self.reach))
 
 
 def mixings(
@@ -212,18 +240,32 @@ def mixings(
     """The spectral conditions, one set for each matrix."""
     found = []
     for group in sorted({g for g, _, _ in steps}):
+        in_time(deadline)
         mine = [(x, y) for g, x, y in steps if g == group]
-        below, above = [y - lo * x for x, y in mine], [y - hi * x for x, y in mine]
-        bounded, equal = [], []
-        for j in range(len(mine)):
-            in_time(deadline)
-            for i in range(j + 1):
-                entry = combine(
-                    [blocks.deviation(below[i], above[j]), blocks.deviation(below[j], above[i])], [0.5, 0.5]
-                )
-                bounded.append(entry)
-                if i < j:
-                    both = blocks.deviation(mine[i][0], mine[j][1]), blocks.deviation(mine[j][0], mine[i][1])
-                    equal.append(combine(both, [1.0, -1.0]))
-        found.append(Mixings(len(mine), blocks.packed(bounded), blocks.packed(equal)))
+        x, y = (_deviations(blocks, [pair[side] for pair in mine]) for side in (0, 1))
+        below = [b - lo * a for a, b in zip(x, y, strict=True)]
+        above = [b - hi * a for a, b in zip(x, y, strict=True)]
+        j, i = np.tril_indices(len(mine))
+        bounded = _products(blocks, below, above, i, j) / 2 + _products(blocks, below, above, j, i) / 2
+        j, i = j[i < j], i[i < j]
+        equal = _products(blocks, x, y, i, j) - _products(blocks, x, y, j, i)
+        found.append(Mixings(len(mine), bounded, equal))
     return found
+
+
+def _deviations(blocks: Blocks, stacks: Sequence[Agents]) -> list[Array]:
+    """Rows of the stacks less their means: (kind, stack, column) of the means, then of the differences."""
+    rows = [blocks.rows(x - x.mean()) for x in stacks]
+    return [np.stack([pair[side] for pair in rows], axis=1) for side in (0, 1)]
+
+
+def _products(blocks: Blocks, a: list[Array], b: list[Array], i: Any, j: Any) -> Array:
+    """Packed rows of 1/N sum over the devices of <a_i, b_j>, for many pairs of stacks without means."""
+    shares, zero = blocks.kinds.shares, np.zeros(len(i))
+    mean, apart = np.zeros((len(i), triangle(blocks.width))), []
+    for c, share in enumerate(shares):
+        mean += share * quadratics(a[0][c, i], b[0][c, j], np.zeros((len(i), blocks.width)), zero).toarray()
+        if c in blocks.twins:
+            rows = quadratics(a[1][c, i], b[1][c, j], np.zeros((len(i), blocks.apart)), zero)
+            apart.append(share * rows.toarray())
+    return np.hstack([mean, *apart])
