@@ -29,8 +29,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.pep import plain_network
 
-from ownstep import pep
-from ownstep.methods import EXTRA, NIDS, DecentralisedGD, GradientTracking, Mixing
+from ownstep import Never, OwnStep, pep
+from ownstep.methods import (
+    EXTRA,
+    GD,
+    NIDS,
+    DecentralisedGD,
+    GradientTracking,
+    HeavyBall,
+    Mixing,
+    Nesterov,
+    TripleMomentum,
+)
 from ownstep.methods.base import Answer
 from ownstep.plan import Devices
 
@@ -116,9 +126,22 @@ def by_devices() -> list[dict]:
 
 def rates() -> list[dict]:
     rows = []
-    for name, method in TIMED.items():
-        seconds, found = cpu(lambda m=method: pep.rate(m, pep.repeated([L], MU, [2]), network=NETWORK), repeat=2)
-        print(f"rate of {name:9s} {seconds:.2f} s, {found.rho:.7f} (aim 2 s)", flush=True)
+    served = {
+        "gd": GD(2 / (L + MU)),
+        "heavy ball": HeavyBall(1.0, 0.3),
+        "nesterov": Nesterov("true"),
+        "tmm": TripleMomentum("true"),
+    }
+    served["own steps, first phase"] = OwnStep(Never())
+    others = {
+        "nids": NIDS(0.5),
+        "dgd, own steps": DecentralisedGD("own"),
+        "tracking, atc": GradientTracking(0.1, order="atc"),
+    }
+    for name, method in {**served, **TIMED, **others}.items():
+        network = None if name in served else NETWORK
+        seconds, found = cpu(lambda m=method, w=network: pep.rate(m, pep.repeated([L], MU, [2]), network=w), repeat=2)
+        print(f"rate of {name:22s} {seconds:.2f} s, {found.rho:.7f} (aim 2 s)", flush=True)
         rows.append({"method": name, "seconds": seconds, "rho": found.rho})
     return rows
 
@@ -160,7 +183,7 @@ def plain_agreement(seed: int = 21) -> list[dict]:
                 value = None if None in values else max(values)
                 off = None if value is None else abs(mine.upper - value) / value
                 print(f"{name:13s} {metric:17s} N={n} K={rounds} {'each' if each_round else 'one '} W {points:5s} "
-                      f"{mine.upper:.7g} plain {value} ({' '.join(sorted(solvers))}) off {off}", flush=True)  # fmt: skip
+                      f"{mine.upper:.7g}, plain {value} ({' '.join(sorted(solvers))}), {off}", flush=True)  # fmt: skip
                 rows.append({"method": name, "metric": metric, "each_round": each_round, "N": n, "K": rounds,
                              "network": [lo, hi], "start": points, "step": step, "rstar": rstar, "upper": mine.upper,
                              "lower": mine.lower, "plain": value, "solvers": sorted(solvers), "relative": off,

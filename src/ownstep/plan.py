@@ -55,7 +55,7 @@ class Devices:
             raise InvalidInput(f"every smoothness constant L must be positive, got {L.min():g}")
         if L.max() / WIDEST > L.min():
             raise InvalidInput(f"constants L must lie within a factor of {WIDEST:g}, got {L.min():g} and {L.max():g}")
-        if (mu < 0).any():
+        if not (mu >= 0).all():
             raise InvalidInput(f"strong convexity mu must be at least 0, got {mu.min():g}")
         if (mu > L).any():
             i = int(np.argmax(mu - L))

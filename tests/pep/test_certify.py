@@ -19,7 +19,7 @@ from ownstep import pep
 from ownstep.cli import main
 from ownstep.methods import GD, ITEM, At, DecentralisedGD, Nesterov, Never, OwnStep
 from ownstep.pep.proof import check as checker
-from ownstep.pep.proof.certify import rational, rounded_up
+from ownstep.pep.proof.certify import rational, restate, rounded_up
 from ownstep.plan import Devices
 from ownstep.support.errors import OwnstepError
 
@@ -256,7 +256,7 @@ def test_short_fractions() -> None:
 
 def test_what_cannot_be_certified_says_so() -> None:
     with pytest.raises(OwnstepError, match="one point for all devices"):
-        pep.worst_case(DecentralisedGD(), PAPER, 2, 1, 0.5).certify()
+        restate(DecentralisedGD(), PAPER, 2, 1, 0.5, "value")
     with pytest.raises(OwnstepError, match="nothing to certify: unbounded"):
         pep.worst_case(OwnStep(At(1)), PAPER, 2, 1, math.inf).certify()
 

@@ -64,6 +64,18 @@ def test_a_rate(capsys) -> None:
     [
         (("pep", "--L", "1,1", "--method", "extra", "--network", "spectral:0.5:-0.5"), "cannot exceed"),
         (("pep", "--L", "1,1", "--method", "extra", "--network", "spectral:0:1"), "(-1, 1)"),
+        (("pep", "--L", "1,1", "--method", "extra", "--network", "spectral:nan:0.5"), "(-1, 1)"),
+        (("pep", "--L", "1,1", "--method", "extra", "--network", "spectral:0:0.5:often"), "spectral:LO:HI"),
+        (("pep", "--L", "1,1", "--method", "extra", "--network", "spectral:a:b"), "must be numbers"),
+        (
+            ("pep", "--L", "1,1", "--method", "extra", "--network", "spectral:0:0.5", "--mu", "nan"),
+            "at least 0, got nan",
+        ),
+        (
+            ("rate", "--L", "1,1", "--method", "extra", "--network", "spectral:0:0.5", "--mu", "nan"),
+            "at least 0, got nan",
+        ),
+        (("pep", "--L", "1", "--method", "extra", "--network", "spectral:0:0.5"), "two devices or more"),
         (("pep", "--L", "1,1", "--network", "spectral:0:0.5"), "--network needs --method"),
         (("pep", "--L", "1,1", "--method", "fedadam", "--network", "spectral:0:0.5"), "without a network"),
         (("pep", "--L", "1,1", "--method", "extra", "--switch", "3"), "--switch is for Algorithm 1"),

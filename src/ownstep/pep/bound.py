@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ownstep.methods.base import Method
+from ownstep.methods.gossip.peers import Peers
 from ownstep.pep.conditions.classes import check
 from ownstep.pep.few_kinds import Few, enclose, on_line
 from ownstep.pep.proof.certificate import Certificate, Proof, certificate
@@ -84,7 +85,19 @@ class Bound:
         """The proof of ``upper`` in rational numbers, checked exactly; written as json to ``path`` when given one."""
         if self._evidence is None:
             raise OwnstepError(f"there is nothing to certify: {self.status}")
+        if isinstance(self._method, Peers):
+            return self._certify_apart(self._method, path)
         return certify(self._evidence, self.lower, path)
+
+    def _certify_apart(self, method: Method, path: str | Path | None) -> Certified:
+        """The same for a method without a server on a given matrix, whose devices all have points of their own."""
+        from ownstep.pep.networks import network_bound, network_enclosure, network_proof
+
+        assert self._evidence is not None
+        devices, radii = self._evidence.asked.devices, (self.rounds, self.r0, self.rstar)
+        asked = network_bound.question(method, devices, *radii, self.metric, None, None, None, "rescale")
+        asked = network_enclosure.canonical_question(asked)
+        return network_proof.certify_network(asked, network_enclosure.upper(asked), self.lower, path)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain data."""

@@ -125,6 +125,7 @@ def _method(
 
 def _compared(data: Any, meant: Meant) -> list[str]:
     """In what the statement differs from the one that the setting makes."""
+    from ownstep.methods.gossip.peers import Peers
     from ownstep.pep.networks.network_bound import question
     from ownstep.pep.networks.network_proof import differences_of, restate_network
     from ownstep.pep.proof import check_network, check_rate
@@ -135,7 +136,8 @@ def _compared(data: Any, meant: Meant) -> list[str]:
     statement, setting = data["statement"], (meant.rounds, meant.r0, meant.rstar, meant.metric)
     if data["format"] == check_rate.FORMAT:
         return differences_of(statement, restate_rate(meant.method, meant.devices, meant.network))
-    wide = meant.network is not None or works_locally(meant.method, meant.devices)
+    apart = meant.network is not None or isinstance(meant.method, Peers)
+    wide = apart or works_locally(meant.method, meant.devices)
     if wide != (data["format"] == check_network.FORMAT):
         kinds = ("over networks or with local steps", "with a server and no local steps")
         mine, asked = kinds if not wide else kinds[::-1]

@@ -241,9 +241,15 @@ class Agents(OnlyLinear):
     def __matmul__(self, _: object) -> NoReturn:
         _refuse("the inner product of vectors (@), and so their norm,")
 
-    def __rmatmul__(self, numbers: ArrayLike) -> Shared:
-        """One number per device on the left: the weighted sum of the devices' vectors, shared by all."""
+    def __rmatmul__(self, numbers: ArrayLike) -> Any:
+        """One number per device on the left: the weighted sum of the devices' vectors, shared by all.
+
+        A matrix on the left mixes the devices' vectors; each device is then a kind of its own.
+        """
         row = np.asarray(numbers, dtype=float)
+        if row.shape == (len(self), len(self)) and len(self.frame.kinds) == len(self):
+            none = np.zeros((len(self), 0))
+            return Agents(row @ self.mean_rows, none, self.frame)
         if row.shape != (len(self),):
             raise NotLinear("a given mixing matrix is followed with every device kept apart; leave out the network")
         return self.combined(self.frame.kinds.by_kind(row) * self.frame.kinds.counts)

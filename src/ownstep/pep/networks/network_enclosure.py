@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.methods.base import Method
+from ownstep.methods.gossip.peers import Peers
 from ownstep.pep.networks.basis import on_class, rebased
 from ownstep.pep.networks.dual import Hint, Proof, prove
 from ownstep.pep.networks.kind_vectors import Kinds, Shared
@@ -130,6 +131,13 @@ def _moved(asked: Question, a: float, b: float, units: Units) -> Question:
     return replace(moved, r0=b * asked.r0, rstar=b * asked.rstar)
 
 
+def marks_of(asked: Question) -> Array | None:
+    """What tells devices with the same constants apart: when they take part, or their places in a given network."""
+    if asked.network is None and isinstance(asked.method, Peers):
+        return np.arange(len(asked.devices), dtype=float)[:, None]
+    return None if asked.schedule is None else asked.schedule.T.astype(float)
+
+
 def check_question(asked: Question) -> None:
     """Refuse what cannot be meant, before anything is solved."""
     if asked.metric not in NETWORK_METRICS:
@@ -162,7 +170,7 @@ def pose(
     deadline : when to give up, in seconds of ``time.monotonic``.
     """
     in_time(deadline)
-    marks = None if asked.schedule is None else asked.schedule.T.astype(float)
+    marks = marks_of(asked)
     if marked is not None:
         mine = (np.arange(len(asked.devices)) == marked).astype(float)[:, None]
         marks = mine if marks is None else np.column_stack([marks, mine])
@@ -329,7 +337,7 @@ def upper(
         given = ends(asked, program, deadline) if factor is None and inside is None else {}
         proof = prove(program, inside=inside, deadline=deadline, hint=_hint(program, path, given))
         return Upper(proof, program, path, None, given)
-    kinds = Kinds.of(asked.devices, None if asked.schedule is None else asked.schedule.T.astype(float))
+    kinds = Kinds.of(asked.devices, marks_of(asked))
     found = []
     for c in range(len(kinds)):
         marked = int(np.argmax(kinds.index == c))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ownstep.methods.base import Method
 from ownstep.pep.networks.kind_vectors import Agents, Kinds, Shared
-from ownstep.pep.networks.network_enclosure import Question, Upper, callers_question
+from ownstep.pep.networks.network_enclosure import Question, Upper, callers_question, marks_of
 from ownstep.pep.networks.network_trace import follow
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certify import LONGEST_NAME, Certified, called, rational
@@ -38,8 +38,8 @@ def certify_network(asked: Question, found: Upper, lower: float, path: str | Pat
     """
     if asked.metric.endswith("_worst"):
         raise OwnstepError("the worst device has no rational certificate: each device would need one of its own")
-    if asked.schedule is not None or asked.chance is not None:
-        raise OwnstepError("worst cases with absent devices have no rational certificate")
+    if asked.chance is not None:
+        raise OwnstepError("a mean over schedules has no rational certificate")
     certificate = _exact(callers_question(asked), found, asked.units)
     try:
         bound = check(certificate)
@@ -64,7 +64,7 @@ def write_certificate(certificate: dict[str, Any], path: str | Path | None) -> P
 def restate_network(asked: Question) -> dict[str, Any]:
     """The statement that a certificate of this worst case makes, from the method itself; nothing is solved."""
     any_number = asked.network is not None and asked.network.any_number
-    return _statement(asked, Kinds.of(asked.devices, any_number=any_number))
+    return _statement(asked, Kinds.of(asked.devices, marks_of(asked), any_number=any_number))
 
 
 def differences_of(proved: dict[str, Any], asked: dict[str, Any]) -> list[str]:
@@ -172,6 +172,7 @@ def _statement(asked: Question, kinds: Kinds) -> dict[str, Any]:
     factor = network.hi if network is not None and network.lo == network.hi else None
     apart_at_first = start.points != "same"
     options: Any = {"network": network, "factor": factor, "apart": apart_at_first, "raw": True}
+    options |= {"schedule": asked.schedule, "missing": asked.missing}
     path = follow(asked.method, asked.devices, raw, asked.rounds, **options)
     steps: list[tuple[int, str, Any, int, Agents]] = []
     for e in path.evaluations:
