@@ -129,8 +129,8 @@ def rates() -> list[dict]:
     served = {
         "gd": GD(2 / (L + MU)),
         "heavy ball": HeavyBall(1.0, 0.3),
-        "nesterov": Nesterov("true"),
-        "tmm": TripleMomentum("true"),
+        "nesterov": Nesterov("mean"),
+        "tmm": TripleMomentum("mean"),
     }
     served["own steps, first phase"] = OwnStep(Never())
     others = {
