@@ -111,6 +111,11 @@ def test_every_rerun_has_other_absences():
     for more, history in enumerate((found.histories["GD"], *found.reruns["GD"])):
         drawn = [Bernoulli(0.5, seed=3 + more).present(k, 3) for k in range(9)]
         np.testing.assert_array_equal(history.took_part, drawn)
+    counts = [h.rounds_to(found.tolerances[0], 0.0) for h in (found.histories["GD"], *found.reruns["GD"])]
+    (row,) = found.rows()
+    key = f"{found.tolerances[0]:g}"
+    assert (row["rounds"][key], row["rounds_of_reruns"][key]) == (counts[0], counts[1:])
+    assert len(counts) == 3
 
 
 def test_seven_tenths_of_a_search_for_a_step_are_spread_over_the_octaves():

@@ -208,8 +208,66 @@ def test_what_killed_writers_left_is_removed_and_what_living_ones_write_is_not(t
         assert [part.exists() for part in left] == [False, False, True]
         os.utime(left[2], (0, time.time() - 7200))
         file.write(b"whole")
-    sweep(path)
+    assert ckpt.there(path) == [path]  # who goes on from a checkpoint sweeps
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert ckpt.there(tmp_path / "not there" / "run.npz") == []
+
+
+class Shout:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, where):
+        self.where = where
+
+    def __reduce__(self):
+        return os.mkdir, (self.where,)
+
+
+def test_nothing_is_unpickled_and_nothing_pickled(tmp_path):
+    path, problem = tmp_path / "run.npz", make_logistic()
+    run(OwnStep(), problem, 3, checkpoint=path)
+    with np.load(path) as archive:
+        arrays = dict(archive.items())
+    for name in ("state/x", "column/value", "header"):
+        np.savez(path, **arrays | {name: np.array([Shout(str(tmp_path / "made"))], object)})
+        with pytest.raises(OwnstepError, match="is not a readable checkpoint"):
+            ckpt.load(path, Loop(OwnStep(), problem, *_setting(problem)).state)
+        assert not (tmp_path / "made").exists()
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        ckpt.save(tmp_path / "other.npz", GD().start(np.ones(2), describe(problem).devices), {}, {"a": np.array([{}])})
+    assert not (tmp_path / "other.npz").exists()
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_what_is_read_is_what_was_written(tmp_path, suffix):
+    """Every field of a state, the plain data and the columns, words among them; the second write keeps the first."""
+    if suffix == ".safetensors":
+        pytest.importorskip("safetensors")
+    path, problem, rng = tmp_path / "deep" / f"run{suffix}", make_logistic(), np.random.default_rng(8)
+    method = OwnStep(At(2))
+    fresh = method.start(rng.standard_normal(problem.dim), describe(problem).devices)
+    columns = {"value": rng.standard_normal(3), "phase": np.array(["local", "global", "end"])}
+    for k in (1, 2):
+        state = replace(fresh, x=k * fresh.x)
+        ckpt.save(path, state, {"k": k, "fingerprint": {"a": [1, 2]}}, columns)
+    for file, k in ((path, 2), (ckpt.previous(path), 1)):
+        read, about, arrays = ckpt.load(file, method.start(np.zeros(problem.dim), describe(problem).devices))
+        assert about == ckpt.about(file) == {"k": k, "fingerprint": {"a": [1, 2]}}
+        np.testing.assert_array_equal(read.x, k * fresh.x)
+        mine, plain = ckpt.flatten(read)
+        theirs, words = ckpt.flatten(replace(fresh, x=k * fresh.x))
+        assert plain == words
+        assert {key: v.tolist() for key, v in mine.items()} == {key: v.tolist() for key, v in theirs.items()}
+        assert {key: v.tolist() for key, v in arrays.items()} == {key: v.tolist() for key, v in columns.items()}
+    with pytest.raises(ckpt.Unreadable, match=r"'shown' is not a readable checkpoint of this method: .*it has no"):
+        ckpt.load(path, EXTRA().start(np.zeros(problem.dim), describe(problem).devices), Path("shown"))
+    ckpt.save(path, fresh, {"k": 3}, columns)
+    with pytest.raises(ckpt.Unreadable, match=r"run\.\w+' is not a readable checkpoint: "):
+        ckpt.about(path)
+    assert len(ckpt.there(path)) == 2
+    ckpt.remove(path)
+    ckpt.remove(path)
+    assert ckpt.there(path) == []
 
 
 def test_two_processes_do_not_write_one_checkpoint(tmp_path):

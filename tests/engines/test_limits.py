@@ -10,7 +10,18 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from ownstep.engines import Bernoulli, Limits, Outages, TimeModel, compare, parse_budget, parse_wire, rivals, run
+from ownstep.engines import (
+    Bernoulli,
+    Cohort,
+    Limits,
+    Outages,
+    TimeModel,
+    compare,
+    parse_budget,
+    parse_wire,
+    rivals,
+    run,
+)
 from ownstep.engines.federation import coordinator as fed
 from ownstep.engines.noise import floor, judge, reseeded
 from ownstep.engines.tuning import tune_scale
@@ -168,8 +179,11 @@ def test_reruns_have_other_seeds_and_nothing_else():
     assert reseeded(Bernoulli(0.5, "drop", 3), 2) == Bernoulli(0.5, "drop", 5)
     assert reseeded(Outages(((0, 1, 2),), Bernoulli(0.5, seed=1)), 1).otherwise.seed == 2
     assert reseeded(Scaffnew(seed=4), 1) == Scaffnew(seed=5)
-    assert reseeded(GD(), 3) == GD()
-    assert reseeded(None, 3) is None
+    assert reseeded(Scaffnew(seed=4), 0) == Scaffnew(seed=4)
+    for kept in (None, GD, "gd", 3, *(kind() for kind in METHODS.values() if not hasattr(kind(), "seed"))):
+        assert reseeded(kept, 3) is kept
+    both = Outages(((0, 1, 2),), Outages(((1, 1, None),), Cohort(2, seed=7), "drop"))
+    assert reseeded(both, 2) == Outages(((0, 1, 2),), Outages(((1, 1, None),), Cohort(2, seed=9), "drop"))
 
 
 def test_a_fair_race_gives_everyone_the_same_search_and_measures_its_noise(small_logistic):

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownstep.engines import Bernoulli, Bursts, Cohort, Outages, Stragglers, describe, run
+from ownstep.engines import Bernoulli, Bursts, Cohort, Outages, Stragglers, describe, parse_participation, run
 from ownstep.engines.local.answering import Answering, server_bytes
 from ownstep.methods import GD, Ask, DecentralisedGD, LocalWork, OwnStep
 from ownstep.problems import optimum
@@ -122,7 +124,24 @@ def test_a_gossip_device_that_is_away_stays_where_it_is():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: Bernoulli(0.0), r"in \(0, 1\], got 0.0"),
+        (lambda: Bernoulli(1.0 + 1e-15), r"in \(0, 1\], got 1.0"),
+        (lambda: Bernoulli(np.nan), "got nan"),
+        (lambda: Bernoulli(0.5, "wait"), "got 'wait'"),
         (lambda: Cohort(0), "at least 1, got 0"),
+        (lambda: Cohort(2, "wait"), "got 'wait'"),
+        (lambda: Bursts(0.5, 0.0), r"recover is a probability in \(0, 1\], got 0.0"),
+        (lambda: Bursts(1.5, 0.1), r"fail is a probability in \(0, 1\], got 1.5"),
+        (lambda: Bursts(0.2, 0.1, "wait"), "got 'wait'"),
+        (lambda: Stragglers([1.0, np.inf], 1.0), "typical times are positive"),
+        (lambda: Stragglers([1.0, np.nan, 2.0], 1.0), "typical times are positive"),
+        (lambda: Stragglers([1.0, 0.0], 1.0), "typical times are positive"),
+        (lambda: Stragglers([[1.0, 2.0]], 1.0), "typical times are positive"),
+        (lambda: Stragglers(1.0, np.nan), "a deadline is positive, got nan"),
+        (lambda: Stragglers(1.0, 1.0, "wait"), "got 'wait'"),
+        (lambda: Outages(((-1, 5, None),)), "an outage's device must be a whole number of at least 0, got -1"),
+        (lambda: Outages(((0, -1, None),)), "the round in which a device dies .* got -1"),
+        (lambda: Outages(((3, 0, None),)).present(0, 3), "device 3, but there are only 3"),
         (lambda: Cohort(4).present(0, 3), "cohort of 4 is more than the 3"),
         (lambda: Bursts(0.0, 0.5), r"fail is a probability in \(0, 1\], got 0.0"),
         (lambda: Bursts(0.7, 0.5), "fail [+] recover <= 1, got 0.7 [+] 0.5"),
@@ -141,6 +160,49 @@ def test_a_gossip_device_that_is_away_stays_where_it_is():
 def test_bad_input_is_quoted(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+def test_what_is_just_allowed():
+    """The ends of every range, and a draw that meets its bound: U < p has probability p where U is a multiple of 2^-53,
+    and who is back at the deadline itself is in time."""
+    assert Bernoulli(1.0).present(3, 50).all()
+    assert Cohort(3).present(0, 3).all()
+    assert Bursts(0.5, 0.5, seed=2).present(4, 3).shape == (3,)
+    np.testing.assert_array_equal(Outages(((2, 0, 1),)).present(0, 3), [True, True, False])
+    np.testing.assert_array_equal(Outages(((2, 0, 1),)).present(1, 3), [True, True, True])
+    draws = np.random.default_rng([6, 3]).random(4)
+    for bound in draws:
+        np.testing.assert_array_equal(Bernoulli(float(bound), seed=6).present(3, 4), draws < bound)
+    first = np.random.default_rng([6, 1]).random(4)
+    low = float(np.sort(first)[1])
+    np.testing.assert_array_equal(Bursts(low, 1e-9, seed=6).present(1, 4), first >= low)
+    gone, returns = (float(np.random.default_rng([6, k]).random(1)[0]) for k in (1, 2))
+    assert gone < returns  # away in round 1, and back in round 2 by a draw of exactly 1 - recover
+    bursts = Bursts(float(np.nextafter(gone, 1)), 1 - returns, seed=6)
+    assert [bool(bursts.present(k, 1)[0]) for k in (0, 1, 2)] == [True, False, True]
+    slow = Stragglers([1.0, 2.0, 3.0], 1.0, seed=6)
+    for time in slow.times(2, 3):
+        at = dataclasses.replace(slow, deadline=float(time))
+        np.testing.assert_array_equal(at.present(2, 3), slow.times(2, 3) <= time)
+
+
+@pytest.mark.parametrize("text", ["0.3", "cohort:3", "bursts:0.2:0.4", "stragglers:1.5:2", "dies:2:5", "returns:1:3:9"])
+def test_a_rule_on_the_command_line_is_the_rule_in_code(text):
+    rules = {
+        "0.3": Bernoulli(0.3, "drop", 7), "cohort:3": Cohort(3, "drop", 7),
+        "bursts:0.2:0.4": Bursts(0.2, 0.4, "drop", 7),
+        "stragglers:1.5:2": Stragglers(1.5, 2.0, "drop", 7), "dies:2:5": Outages(((2, 5, None),), missing="drop"),
+        "returns:1:3:9": Outages(((1, 3, 9),), missing="drop"),
+    }  # fmt: skip
+    assert parse_participation(text, "drop", 7) == rules[text]
+    assert parse_participation(text).missing == "rescale"
+    assert getattr(parse_participation(text), "seed", 0) == 0
+    assert parse_participation("1") is None
+    for wrong in ("moon:3", "cohort:3:4", "cohort:x", "bursts:0.2", "dies:1", "returns:1:2"):
+        with pytest.raises(InvalidInput, match=wrong):
+            parse_participation(wrong)
+    with pytest.raises(InvalidInput, match="at least 1, got 0"):
+        parse_participation("cohort:0")
 
 
 @pytest.mark.parametrize("rule", [Outages(((1, 1, 4), (0, 6, 9), (2, 0, 3))), Bernoulli(0.5, seed=4)])

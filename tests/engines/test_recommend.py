@@ -134,6 +134,7 @@ def test_of_three_draws_of_who_is_absent_the_middle_one_counts(monkeypatch):
     drawn = {}
 
     def watched(method, *arguments, participation, **options):
+        assert options["progress"] is False  # a rehearsal is quiet
         history = run(method, *arguments, participation=participation, **options)
         drawn.setdefault(repr(method), []).append((participation, history.rounds, history.value[-1]))
         return history

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ownstep.engines import Bernoulli, describe, run, tune, tune_step
-from ownstep.engines.tuning import scaled
-from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM
+from ownstep.engines.tuning import scaled, tune_scale
+from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM, OwnStep
 from ownstep.plan import Devices
 from ownstep.problems import optimum
 from ownstep.support.errors import InvalidInput
@@ -92,11 +92,44 @@ def test_steps_are_searched_around_the_true_constant_where_it_is_known(pooled):
     assert np.floor(octaves).tolist() == [-1, 0, 1, 2, 3, 4, 5]
 
 
-def test_tuning_knows_who_is_absent(small_logistic):
-    rule = Bernoulli(0.5, seed=1)
-    tuned = tune(FedAvg(), small_logistic, 20, participation=rule)
-    values = {s: v for s, _, v in tuned.trials}
-    assert values[tuned.settings] == run(tuned.method, small_logistic, 20, participation=rule).best_value
+def test_every_trial_is_a_run_with_the_start_the_devices_and_the_absences_that_were_given(small_logistic):
+    """Whatever is searched: the rounds and the lowest f of each trial are those of the same run made by hand."""
+    problem, x0 = small_logistic, np.random.default_rng(3).standard_normal(small_logistic.dim)
+    made = describe(problem).devices
+    devices = Devices(made.weights, 1.5 * made.L, made.mu, made.names, 1.2 * made.L_pooled)
+    options = {"x0": x0, "participation": Bernoulli(0.5, seed=1), "devices": devices}
+    searches = [
+        (tune(FedAvg(), problem, 7, **options), lambda s: (FedAvg(**s), devices)),
+        (tune_step(problem, 7, coarse=3, fine=2, **options), lambda s: (GD(**s), devices)),
+        (tune_scale(OwnStep(), problem, 7, **options)[0], lambda s: (OwnStep(), scaled(devices, s["scale"]))),
+    ]
+    for found, again in searches:
+        for settings, rounds, best in found.trials:
+            method, mine = again(dict(settings))
+            history = run(method, problem, 7, **options | {"devices": mine})
+            assert (rounds, best) == (history.rounds, history.best_value)
+        assert found.rounds_spent == sum(rounds for _, rounds, _ in found.trials)
+        assert again(dict(found.settings))[0] == found.method
+    assert len({best for _, _, best in searches[1][0].trials}) == 5
+
+
+def test_a_factor_on_all_steps_is_searched_from_the_middle_outwards(small_logistic):
+    """Nine octaves from 1/4 to 64; fewer trials are the nearest to 4, one at the least."""
+    devices, every = describe(small_logistic).devices, None
+    for budget in (1, 4, 9):
+        found, longer = tune_scale(OwnStep(), small_logistic, 6, devices=devices, budget=budget)
+        tried = [dict(s)["scale"] for s, _, _ in found.trials]
+        assert len(tried) == budget
+        assert [abs(np.log2(s) - 2) for s in tried] == sorted(abs(np.log2(s) - 2) for s in tried)
+        last = {s: run(OwnStep(), small_logistic, 6, devices=scaled(devices, dict(s)["scale"])).value[-1]
+                for s, _, _ in found.trials}  # fmt: skip
+        assert found.settings == min(last, key=last.get)
+        np.testing.assert_array_equal(longer.L, devices.L / dict(found.settings)["scale"])
+        every = tried
+    assert sorted(every) == [2.0**o for o in range(-2, 7)]
+    assert len(tune_scale(OwnStep(), small_logistic, 2, devices=devices, budget=0)[0].trials) == 1
+    race = tune_scale(OwnStep(), small_logistic, 400, devices=devices, target=float(min(last.values())))[0]
+    assert race.rounds_spent < 400 * 9
 
 
 @pytest.mark.parametrize(

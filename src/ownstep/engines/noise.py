@@ -19,15 +19,11 @@ Counts = Sequence[int | None]
 
 def reseeded(thing: Any, by: int) -> Any:
     """A method or a participation rule with ``by`` added to its seed, and to those it contains."""
-    if not is_dataclass(thing) or isinstance(thing, type) or by == 0:
+    if not is_dataclass(thing) or isinstance(thing, type):
         return thing
-    changes: dict[str, Any] = {}
-    for f in fields(thing):
-        value = getattr(thing, f.name)
-        if f.name == "seed":
-            changes[f.name] = value + by
-        elif f.name == "otherwise" and value is not None:
-            changes[f.name] = reseeded(value, by)
+    old = {f.name: getattr(thing, f.name) for f in fields(thing)}
+    new = {name: value + by if name == "seed" else reseeded(value, by) for name, value in old.items()}
+    changes = {name: value for name, value in new.items() if value is not old[name]}
     return replace(thing, **changes) if changes else thing
 
 

@@ -253,7 +253,7 @@ class Rehearsal:
         rows.sort(key=lambda row: math.inf if row.seconds is None else row.seconds)
         return Recommendation(
             tuple(rows), named, self.tolerance, self.absent, int(self.small.starts[-1]),
-            int(self.problem.starts[-1]), len(self.problem.weights), self.problem.dim,
+            int(self.problem.starts[-1]), len(self.problem.counts), self.problem.dim,
         )  # fmt: skip
 
 
