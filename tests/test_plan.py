@@ -74,6 +74,7 @@ def test_the_gain_over_the_true_constant_is_the_mean_step_times_it():
     assert made.gain_over_true == made.to_dict()["gain_over_true_L"] == 5 * (0.25 / 2 + 0.75 / 8)
     assert made.devices.gain == 6.5 * (0.25 / 2 + 0.75 / 8)
     assert "1.42 times 1/L_bar and 1.09 times the true 1/L" in made.verdict
+    assert made.steps.tolist() == [row["step"] for row in made.to_dict()["devices"]] == [1 / 2, 1 / 8]
 
 
 def test_uniform_weights_replace_the_samples():

@@ -67,6 +67,23 @@ def test_a_bad_gradient_is_named_and_never_reaches_the_checkpoint(tmp_path, meth
     same(run(method, healthy, 40, checkpoint=path), run(method, make_logistic(), 40))
 
 
+def test_the_device_with_a_bad_gradient_is_named_where_there_is_no_server():
+    """Each device has a point of its own there, so its gradient is not one of those at a common point."""
+    problem = make_least_squares()
+    real = problem.gradients
+
+    def gradients(x):
+        rows = real(x)
+        if x.ndim == 2 and (x != x[0]).any():
+            rows[1] = np.inf
+        return rows
+
+    problem.gradients = gradients
+    history = run(EXTRA(), problem, 9)
+    assert history.failed
+    assert "the gradient of D2 is not finite" in history.stopped
+
+
 def test_a_diverged_run_leaves_the_last_good_point(tmp_path):
     path, problem = tmp_path / "run.npz", make_least_squares()
     assert run(GD(), problem, 5, checkpoint=path).rounds == 5

@@ -7,6 +7,7 @@ import logging
 import shutil
 import time
 import tomllib
+import types
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from ownstep.engines import Bernoulli, Cohort, Outages, describe, run  # noqa: E
 from ownstep.engines.federation import coordinator as fed  # noqa: E402
 from ownstep.engines.federation.app import init  # noqa: E402
 from ownstep.engines.federation.nodes import Nodes  # noqa: E402
-from ownstep.engines.federation.secure import SecurePlus  # noqa: E402
+from ownstep.engines.federation.secure import SecurePlus, _Proxy, _Strategy  # noqa: E402
 from ownstep.engines.federation.site import Site, load_open_site, site_app  # noqa: E402
 from ownstep.engines.federation.wire import Question, Refused, checked  # noqa: E402
 from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold  # noqa: E402
@@ -1078,3 +1079,16 @@ def test_the_samples_of_a_device_make_its_problem_again(small_logistic):
         np.testing.assert_allclose(again.gradients(x)[0], small_logistic.gradients(x)[i], atol=1e-15)
     sparse = ownstep.BinaryLogistic(sp.csr_array(rows), labels)
     assert (sparse.samples(0)[0] != sp.csr_array(rows)).nnz == 0
+
+
+def test_a_secure_round_in_which_nobody_stayed_has_no_mean():
+    from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
+
+    strategy = _Strategy(types.SimpleNamespace(nodes=(11, 22, 33)), None, 0, None, 1.0)
+    assert strategy.num_available() == 3
+    strategy.aggregate_fit(0, [], [])
+    assert (strategy.mean, strategy.stayed) == (None, set())
+    mean = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([np.array([1.5, -2.0])]), 1, {})
+    strategy.aggregate_fit(0, [(_Proxy(22), mean), (_Proxy(33), mean)], [])
+    assert strategy.stayed == {22, 33}
+    np.testing.assert_array_equal(strategy.mean, [1.5, -2.0])

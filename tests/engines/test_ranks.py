@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from datetime import timedelta
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +11,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from ownstep import partition
-from ownstep.engines import Bernoulli, cluster
+from ownstep.engines import Bernoulli, cluster, saving
 from ownstep.engines.cluster import ranks
 from ownstep.engines.cluster.answering import SharedAnswering
 from ownstep.engines.cluster.ranks import Ranks
@@ -294,3 +298,92 @@ def test_what_a_broken_exchange_is_called(said, late, missing):
         assert text == f"round 7: a connection between the ranks broke: {said}"
     else:
         assert text == f"round 7: {'no answer from rank 2 within 8 s' if late else 'lost the connection to rank 2'}"
+
+
+def test_a_cluster_saves_as_rarely_as_one_process(tmp_path, monkeypatch):
+    """In the first round and at the end; in between when the pause is over, which no rank without a file asks for."""
+    problem, saves, real = make_least_squares(devices=6), [], saving.Saver.save
+
+    def counted(self, write):
+        if self.path is not None:
+            saves.append(1)
+        real(self, write)
+
+    monkeypatch.setattr(saving.Saver, "save", counted)
+    on_ranks(3, lambda ranks: cluster.run(OwnStep(), shared(ranks, problem), 20, checkpoint=tmp_path / "run.npz"))
+    first = len(saves)
+    assert first in (2, 3)  # the first may be asked for twice: its own signature is a sum that carries the wish
+    on_ranks(3, lambda ranks: cluster.run(OwnStep(), shared(ranks, problem), 20))
+    assert len(saves) == first
+    monkeypatch.setattr(saving, "pause", lambda seconds, size: 0.0)
+    on_ranks(3, lambda ranks: cluster.run(OwnStep(), shared(ranks, problem), 30, checkpoint=tmp_path / "run.npz"))
+    assert len(saves) > first + 5
+
+
+class Words(dict):
+    """A store that answers at once, in which every rank has said where it is."""
+
+    def __init__(self, torch):
+        super().__init__({"who/0": "a, process 1", "who/1": "b, process 2"})
+
+    set, get = dict.__setitem__, dict.__getitem__
+
+    def absent(self, keys, seconds):
+        return []
+
+
+@pytest.fixture
+def a_group(monkeypatch):
+    """As rank 1 of a group of two that somebody else has made; what is asked of torch is written down."""
+    asked = SimpleNamespace(groups=[], devices=[])
+    monkeypatch.delenv(ranks.BACKEND, raising=False)
+    monkeypatch.delenv("TORCH_NCCL_BLOCKING_WAIT", raising=False)
+    for name, does in {
+        "is_initialized": lambda: True, "get_rank": lambda: 1, "get_world_size": lambda: 2,
+        "new_group": lambda **options: asked.groups.append(options) or "ours", "PrefixStore": lambda *_: None,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(ranks.dist, name, does)
+    monkeypatch.setattr(ranks.dist.distributed_c10d, "_get_default_store", lambda: None)
+    monkeypatch.setattr(ranks, "Store", Words)
+    monkeypatch.setattr(ranks.torch.cuda, "set_device", asked.devices.append)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("device", "word", "backend", "gathers"),
+    [
+        ("cpu", None, "gloo", "cpu"), ("cpu", "gloo", "gloo", "cpu"), ("cuda:1", None, "nccl", "cuda"),
+        ("cuda:1", "gloo", "gloo", "cpu"), ("cuda:1", "nccl", "nccl", "cuda"), ("cpu", "nccl", None, None),
+        ("cpu", "mpi", None, None), ("cuda:1", "mpi", None, None),
+    ],
+)  # fmt: skip
+def test_gpus_talk_by_nccl_unless_told_otherwise(a_group, monkeypatch, device, word, backend, gathers):
+    """The group is ours, with our deadline; NCCL is told to raise where a deadline passes."""
+    if word is not None:
+        monkeypatch.setenv(ranks.BACKEND, word)
+    if backend is None:
+        with pytest.raises(InvalidInput, match=f"gloo, or nccl where the vectors live on a GPU; got '{word}'"):
+            Ranks(7.0, device)
+        return
+    made = Ranks(7.0, device)
+    assert a_group.groups == [{"backend": backend, "timeout": timedelta(seconds=7)}]
+    assert a_group.devices == ([torch.device("cuda:1")] if device != "cpu" else [])
+    assert (made.backend, made.gathering.type, made.group) == (backend, gathers, "ours")
+    assert os.environ.get("TORCH_NCCL_BLOCKING_WAIT") == ("1" if backend == "nccl" else None)
+    assert (made.rank, made.size, made.who(0)) == (1, 2, "rank 0 (a, process 1)")
+    assert made.names[1].endswith(f"process {os.getpid()}")
+    for wrong in (0.0, -1.0, np.nan):
+        with pytest.raises(InvalidInput, match="deadline must be a positive number"):
+            Ranks(wrong)
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_sum_on_a_gpu_is_waited_for(a_group, monkeypatch, gpu):
+    done, made = [], Ranks()
+    stream = SimpleNamespace(synchronize=lambda: done.append("synchronised"))
+    monkeypatch.setattr(ranks.torch.cuda, "current_stream", lambda: stream)
+    work = SimpleNamespace(wait=lambda: done.append("waited"))
+    made.group = SimpleNamespace(allreduce=lambda buffers: done.append(buffers[0].nbytes) or work)
+    made.reduce(SimpleNamespace(nbytes=24, is_cuda=gpu))
+    assert done == [24, "waited", *(["synchronised"] if gpu else [])]
+    assert made.bytes == 24

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from ownstep import partition
 from ownstep.engines import Bernoulli, describe, run
 from ownstep.engines.local.answering import Answering
+from ownstep.engines.local.sketching import Sketching
 from ownstep.methods import LBFGS, Ask, OwnCurvature, Sketch, SketchWork
 from ownstep.methods.own import sketch_bank as banks
 from ownstep.methods.own.metric import Metric, compressed
@@ -465,3 +466,71 @@ def test_without_vectors_it_is_lbfgs(sketch):
     ours, theirs = (run(m, problem, 25, progress=False) for m in (method, LBFGS()))
     np.testing.assert_array_equal(ours.value, theirs.value)
     np.testing.assert_allclose(ours.value[-1], optimum(problem).value, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_a_device_sketches_the_point_it_is_asked_about(rank):
+    """Another point gives another search, begun where the last ended; the same point, what was sent before."""
+    problem, rng = make_logistic(devices=3, features=6, samples=90), np.random.default_rng(1)
+    points, work = 3 * rng.standard_normal((3, problem.dim)), SketchWork(rank, revealing="allow", seed=2)
+    everyone, some = np.ones(3, bool), np.array([True, False, True])
+    sketching, sent = Sketching(problem), []
+    for x, here in ((points[0], everyone), (points[1], some), (points[1].copy(), everyone), (points[2], everyone)):
+        made = sketching.own(x, work, here)
+        assert [one is not None for one in made] == here.tolist()
+        for i in np.flatnonzero(here):
+            H = problem.hessian(x, np.eye(3)[i]) - problem.mu * np.eye(problem.dim)
+            assert made[i].trace == pytest.approx(np.trace(H))
+            if not sent or (made[i] is not sent[-1][i] and i != 1):
+                before = sent[-1][i].vectors if sent else None
+                vectors, values = own_sketch(problem.data_hessian(x, int(i)), rank, 2, before)
+                np.testing.assert_array_equal(made[i].values, values)
+                np.testing.assert_array_equal(made[i].vectors, vectors)
+            np.testing.assert_allclose(made[i].vectors @ made[i].vectors.T, np.eye(rank), atol=1e-10)
+            assert (made[i].penalty, made[i].free) == (problem.mu, 0)
+        sent.append(made)
+    assert sent[2][0] is sent[1][0]
+    assert sent[2][2] is sent[1][2]
+    assert sketching.ranks == [rank] * 3
+    again = Sketching(problem)
+    again.restore(sketching.arrays(), points[0])
+    for mine, theirs in zip(again.own(points[2], work, everyone), sent[3], strict=True):
+        np.testing.assert_array_equal(mine.vectors, theirs.vectors)
+        np.testing.assert_array_equal(mine.values, theirs.values)
+        assert (mine.trace, mine.penalty, mine.free) == (theirs.trace, theirs.penalty, theirs.free)
+
+
+def test_eigenpairs_follow_each_other_until_there_are_none():
+    """By falling size, at the point of the first block however far x has moved; the next value is the bound."""
+    problem, rng = make_logistic(devices=2, features=5), np.random.default_rng(4)
+    x, later = rng.standard_normal((2, problem.dim))
+    sketching, blocks = Sketching(problem), []
+    for skip, at in ((0, x), (2, later), (4, later)):
+        blocks.append(sketching.own(at, SketchWork(2, skip=skip), np.ones(2, bool)))
+    for i in range(2):
+        H = problem.hessian(x, np.eye(2)[i]) - problem.mu * np.eye(5)
+        values = np.sort(np.linalg.eigvalsh(H))[::-1]
+        np.testing.assert_allclose(np.concatenate([made[i].values for made in blocks]), values, rtol=1e-10)
+        assert [made[i].trace for made in blocks] == pytest.approx([values[2], values[4], 0.0], abs=1e-12)
+        for made in blocks:
+            np.testing.assert_allclose(made[i].vectors @ H, made[i].values[:, None] * made[i].vectors, atol=1e-10)
+    anew = sketching.own(later, SketchWork(2, skip=0), np.ones(2, bool))[0]
+    top = np.linalg.eigvalsh(problem.hessian(later, np.eye(2)[0]))[-1] - problem.mu
+    assert anew.values[0] == pytest.approx(top)
+    restarted = Sketching(problem)
+    restarted.restore(sketching.arrays(), x)
+    np.testing.assert_array_equal(restarted.own(x, SketchWork(2, skip=2), np.ones(2, bool))[0].values,
+                                  sketching.own(x, SketchWork(2, skip=2), np.ones(2, bool))[0].values)  # fmt: skip
+    assert Sketching(problem).arrays() == {}
+
+
+def test_large_sketches_are_not_kept(monkeypatch):
+    problem, work = make_logistic(devices=3, features=4), SketchWork(2, revealing="allow")
+    for most, kept in ((3 * 2 * 4, 3), (3 * 2 * 4 - 1, 0)):
+        monkeypatch.setattr("ownstep.engines.local.sketching.MOST_KEPT", most)
+        sketching = Sketching(problem)
+        sketching.own(problem.x0(), work, np.ones(3, bool))
+        assert len(sketching.last) == kept
+    monkeypatch.setattr("ownstep.engines.local.sketching.MOST_DECOMPOSED", 3)
+    with pytest.raises(InvalidInput, match="at most 3 coordinates, here are 4"):
+        sketching.own(problem.x0(), SketchWork(2, skip=0), np.ones(3, bool))
