@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 from ownstep import GD, At, InvalidInput, Nesterov, OwnStep, OwnstepError, partition, run  # noqa: E402
 from ownstep.problems import Blocks, Network, PerDevice, Pooled, Problem, SquaredL2, Stratified, TensorNorms  # noqa: E402
-from ownstep.problems.network.inputs import check_per_sample  # noqa: E402
+from ownstep.problems.network.inputs import as_tensor, check_per_sample  # noqa: E402
 from ownstep.problems.network.models import CropFlip, cifar_cnn, mlp, mnist_cnn, pixels  # noqa: E402
 from ownstep.problems.network.parameters import load_into  # noqa: E402
 
@@ -320,3 +320,25 @@ def test_losses_that_are_not_numbers_are_not_blamed_on_the_batch():
     check_per_sample(lambda few, some: torch.full((len(some),), torch.nan), inputs, targets)
     with pytest.raises(InvalidInput, match="depends on the others in its batch"):
         check_per_sample(lambda few, some: torch.full((len(some),), float(len(some))), inputs, targets)
+
+
+@pytest.mark.parametrize("rule", [PerDevice, Pooled, Stratified])
+def test_the_smallest_and_the_largest_batch(rule):
+    split = partition.given(np.zeros(5, int))
+    for b in (1, 5):
+        assert sorted(rule(b).deal(split, 0).indices(0)) == sorted(set(rule(b).deal(split, 0).indices(0)))
+        assert rule(b).deal(split, 0).size == b
+    with pytest.raises(InvalidInput):
+        rule(6).deal(split, 0)
+    for b in (0, -1, 1.5):
+        with pytest.raises(InvalidInput, match=rf"{rule.__name__}\(b\) must be a whole number of at least 1, got {b}"):
+            rule(b)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"), [([[1.0], [1.0, 2.0]], False), ((1, "a"), False), (object(), False), ({"a": 1}, True)]
+)
+def test_what_is_no_tensor_is_told_how_to_become_one(value, hint):
+    with pytest.raises(InvalidInput, match=f"inputs must be a tensor, got {type(value).__name__}") as told:
+        as_tensor("inputs", value)
+    assert ("give the samples themselves" in str(told.value)) == hint

@@ -129,6 +129,35 @@ def test_the_history_is_a_running_maximum_that_more_draws_continue():
     assert not np.allclose(other.values, few.values)
 
 
+def test_what_is_reported_is_the_last_of_the_running_maxima():
+    """Of any number of draws: the last one counts too, and each is what fewer draws had found before it."""
+    made = problem(3)
+    longest = differences(made, draws=7, samples=5)
+    records = 0
+    for n in range(1, 8):
+        found = differences(made, draws=n, samples=5)
+        np.testing.assert_array_equal(found.values, longest.history[n - 1])
+        assert found.pooled == pytest.approx(longest.pooled_history[n - 1], rel=1e-12)
+        np.testing.assert_array_equal(found.values, found.history[-1])
+        assert found.pooled == found.pooled_history[-1]
+        records += n > 1 and bool((found.history[-1] > found.history[-2]).any())
+    assert records > 1
+
+
+def test_targets_that_are_numbers_are_taken_to_the_precision_of_the_arithmetic():
+    """Binary cross-entropy refuses a mixture; a model in float32, its Hessian in float64 against the formula."""
+    x, y = data(n=20, classes=2)
+    loss = lambda z, t: nn.functional.binary_cross_entropy_with_logits(z[:, 0], t, reduction="none")  # noqa: E731
+    made = Network(nn.Linear(4, 1, bias=False), x.float(), y.float(), partition.iid(20, 2), loss=loss)
+    rows, at = x.float().double(), made.x0().double()
+    curved = torch.sigmoid(rows @ at) * (1 - torch.sigmoid(rows @ at))
+    found = power(made, tolerance=1e-9)
+    for i in range(2):
+        mine = made.partition.indices(i)
+        H = rows[mine].T @ (curved[mine, None] * rows[mine]) / len(mine)
+        assert found.values[i] == pytest.approx(float(torch.linalg.eigvalsh(H)[-1]), rel=1e-7)
+
+
 @pytest.mark.parametrize("layout", ["vmap", "grouped", "patches"])
 @pytest.mark.parametrize("chunk", [1, 3, None])
 def test_neither_chunks_nor_layouts_matter(layout, chunk):

@@ -6,11 +6,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from ownstep import GD, At, Devices, InvalidInput, OwnStep, OwnstepError, Plateau, partition, run  # noqa: E402
-from ownstep.engines.local.stacked import Job, run_stacked  # noqa: E402
+from ownstep.engines.local.stacked import Job, Stack, run_stacked  # noqa: E402
 from ownstep.problems import Network, PerDevice, Pooled, Stratified, TensorNorms  # noqa: E402
 from ownstep.problems.network.cuda_graph import Replay  # noqa: E402
-from ownstep.problems.network.models import CropFlip, mlp, seeded  # noqa: E402
-from ownstep.problems.network.stack import LAYOUTS, layouts  # noqa: E402
+from ownstep.problems.network.models import CropFlip, GlobalMean, mlp, seeded  # noqa: E402
+from ownstep.problems.network.stack import LAYOUTS, layouts, stacked_forward  # noqa: E402
 
 from .helpers import Conv, data  # noqa: E402
 
@@ -137,3 +137,58 @@ def test_replay_is_a_plain_call_without_a_gpu():
     assert double(torch.ones(2))[0].tolist() == [2, 2]
     assert "not on a GPU" in double.note
     assert double(torch.full((2,), 3.0))[0].tolist() == [6, 6]
+
+
+@pytest.mark.parametrize("layout", ["grouped", "patches"])
+@pytest.mark.parametrize("ends", ["flatten", "mean", "mean and flatten"])
+@pytest.mark.parametrize("pool", [torch.nn.MaxPool2d((2, 1)), torch.nn.AvgPool2d((1, 2)), torch.nn.Identity()])
+def test_every_layer_of_a_stack_is_that_layer_of_each_model(layout, ends, pool):
+    """Images higher than wide, kernels, strides and paddings that differ, several groups: against one model at a time."""
+    tail = {
+        "flatten": [torch.nn.Flatten()],
+        "mean": [GlobalMean()],
+        "mean and flatten": [GlobalMean(), torch.nn.Flatten()],
+    }
+    body = [
+        torch.nn.Conv2d(2, 4, (3, 2), stride=(2, 1), padding=(1, 0)), torch.nn.GroupNorm(2, 4), torch.nn.ELU(), pool,
+        torch.nn.Conv2d(4, 6, (1, 2), padding=(0, 1)), torch.nn.Tanh(), *tail[ends],
+    ]  # fmt: skip
+    torch.manual_seed(0)
+    x = torch.randn(3, 5, 2, 7, 6, dtype=torch.float64)
+    width = torch.nn.Sequential(*body).double()(x[0]).shape[1]
+    model = torch.nn.Sequential(*body, torch.nn.Linear(width, 3), torch.nn.Flatten()).double()
+    assert layouts(model) == LAYOUTS
+    tensors = {name: torch.randn(3, *p.shape, dtype=torch.float64) for name, p in model.named_parameters()}
+    found = stacked_forward(model, tensors, x, layout)
+    for m in range(3):
+        alone = torch.func.functional_call(model, {name: t[m] for name, t in tensors.items()}, (x[m],))
+        torch.testing.assert_close(found[m], alone, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.Conv2d(2, 2, 1, groups=2), torch.nn.Conv2d(2, 2, 2, dilation=2), torch.nn.Conv2d(2, 2, 1, bias=False),
+        torch.nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), torch.nn.GroupNorm(1, 2, affine=False),
+        torch.nn.Flatten(2), torch.nn.Flatten(1, 2), torch.nn.Linear(2, 2, bias=False), torch.nn.BatchNorm2d(2),
+        torch.nn.Dropout(),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_layer_that_the_layouts_do_not_know_is_left_to_vmap(layer):
+    assert layouts(torch.nn.Sequential(torch.nn.ReLU(), layer)) == ("vmap",)
+    assert layouts(torch.nn.Sequential(torch.nn.ReLU())) == LAYOUTS
+    assert layouts(torch.nn.ModuleList([torch.nn.ReLU()])) == ("vmap",)
+    with pytest.raises(InvalidInput, match="unknown layout 'sideways'"):
+        stacked_forward(torch.nn.Sequential(torch.nn.ReLU()), {}, torch.ones(1, 1, 1), "sideways")
+
+
+def test_the_layout_is_the_one_that_was_asked_for_or_the_faster():
+    made = jobs()
+    for options, layout in (({}, "grouped"), ({"layout": "vmap"}, "vmap"), ({"fused": True}, "patches"),
+                            ({"fused": True, "layout": "grouped"}, "grouped")):  # fmt: skip
+        assert Stack(made, **options).layout == layout
+    x, y = data()
+    other = Network(torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False)).double(), x, y, batch=Pooled(6))
+    job = Job("a", GD(0.1), other, Devices.uniform([1.0]), other.x0())
+    assert Stack([job], fused=True).layout == Stack([job]).layout == "vmap"

@@ -1,5 +1,8 @@
 """The text classifier: cached activations are the frozen layers' outputs, whoever computes them."""
 
+import math
+import types
+
 import numpy as np
 import pytest
 
@@ -109,3 +112,28 @@ def test_an_encoder_that_is_nowhere(monkeypatch, tmp_path):
     assert find_folder(str(tmp_path)) == tmp_path
     assert find_folder("a/b") is None
     assert find_folder("json") is None
+
+
+@pytest.mark.parametrize(("buckets_", "length"), [(32, 200), (8, 40), (32, 5)])
+def test_far_tokens_share_a_bucket_on_a_logarithmic_scale(buckets_, length):
+    """Raffel et al. (2020): one half of the buckets for each side; of it one half for every small distance, the rest
+    logarithmically up to 128, beyond which all share the last."""
+    encoder = tiny(Shape(50, 40, 8, 12, 1, 2, 1e-12, buckets=buckets_))
+    half, found = buckets_ // 2, encoder.position_bias(length)
+    assert found.shape == (2, length, length)
+    for i in range(length):
+        for j in range(0, length, 7):
+            n = abs(i - j)
+            if n >= half // 2:
+                n = min(
+                    half - 1, half // 2 + int(math.log(n / (half // 2)) / math.log(128 / (half // 2)) * (half // 2))
+                )
+            assert torch.equal(found[:, i, j], encoder.relative.weight[n + (half if j > i else 0)])
+    assert tiny().position_bias(length) is None
+
+
+def test_encoders_of_other_families_are_refused():
+    for family, act in (("bert", "relu"), ("gpt2", "gelu"), ("mpnet", "gelu_new")):
+        config = types.SimpleNamespace(model_type=family, hidden_act=act)
+        with pytest.raises(OwnstepError, match=f"bert and mpnet with gelu are known, got '{family}'"):
+            from_transformers(types.SimpleNamespace(config=config))

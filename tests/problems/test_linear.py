@@ -188,6 +188,22 @@ def test_an_optimum_is_as_flat_as_it_says():
         assert found.value == pytest.approx(made.value(found.x), rel=1e-14)
 
 
+def test_a_start_that_is_flat_enough_is_the_optimum():
+    """A tolerance of one is met at the start, where the gradient is exactly as long as allowed."""
+    made = problem("squares", mu=0.3)
+    scaled = LeastSquares(9 * made.rows(0), 9 * np.arange(made.counts[0]), mu=0.3)
+    losses, gradient = scaled.mix(scaled.x0(), scaled.weights)
+    assert np.linalg.norm(gradient) > 1
+    found = optimum(scaled, tolerance=1.0)
+    assert (found.x == scaled.x0()).all()
+    assert (found.value, found.gradient_norm) == (losses[0], np.linalg.norm(gradient))
+    with pytest.raises(OwnstepError, match=r"is still .* after 0 Newton steps"):
+        optimum(scaled, max_steps=0)
+    rows, targets = scaled.rows(0), 9 * np.arange(made.counts[0])
+    exact = np.linalg.solve(rows.T @ rows / len(rows) + 0.3 * np.eye(4), rows.T @ targets / len(rows))
+    np.testing.assert_allclose(optimum(scaled).x, exact, rtol=1e-10)
+
+
 def test_a_free_intercept_leaves_a_direction_without_curvature():
     rows, labels = np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 2
     for intercept, mu in ((False, 0.2), (True, 0.0)):

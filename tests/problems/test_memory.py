@@ -8,10 +8,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from ownstep import partition
-from ownstep.problems import BinaryLogistic
-from ownstep.problems.linear import model, table
+from ownstep.problems import BinaryLogistic, LeastSquares
+from ownstep.problems.linear import model, second_order, table
 from ownstep.smoothness import exact, trace
 
 from .test_linear import MODELS, problem
@@ -102,3 +103,52 @@ except MemoryError:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)
     assert done.stdout == "refused 3\n", done.stderr
+
+
+@pytest.mark.parametrize("ones", [False, True])
+def test_rows_that_lie_in_order_are_neither_copied_nor_looked_up(ones, monkeypatch):
+    """Device after device, be they of one row each; where the order is another, a large table is looked up in place."""
+    monkeypatch.setattr(model, "ONE_BLOCK", 10)
+    rows = np.random.default_rng(0).standard_normal((12, 3))
+    owner = np.arange(12) if ones else np.repeat([0, 1, 2], [3, 7, 2])
+    made = LeastSquares(rows, np.arange(12.0), partition.given(owner))
+    assert made._order is None
+    assert np.shares_memory(made.table.A, rows)
+    other = LeastSquares(rows, np.arange(12.0), partition.given(owner[::-1]))
+    assert other._order is not None
+    assert np.shares_memory(other.table.A, rows)
+    monkeypatch.setattr(model, "ONE_BLOCK", 36)  # no more than so many numbers are put in order
+    assert LeastSquares(rows, np.arange(12.0), partition.given(owner[::-1]))._order is None
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", ["binary", "multinomial", "squares"])
+def test_second_derivatives_of_many_rows_in_blocks(kind, sparse, monkeypatch):
+    """Blocks cover every row once; sums over them are those of the formula, weights of either sign."""
+    monkeypatch.setattr(second_order, "BLOCK", 900)
+    for n, width in ((256, 1), (257, 1), (600, 3), (600, 0), (901, 1), (1024, 2)):
+        cut = list(second_order.blocks(np.zeros((n, 3)), width))
+        size = max(256, 900 // max(1, width))
+        assert [i for block in cut for i in range(*block.indices(n))] == list(range(n))
+        assert [len(range(*block.indices(n))) for block in cut[:-1]] == [size] * (len(cut) - 1)
+        assert len(cut) == -(-n // size)
+    rng = np.random.default_rng(1)
+    rows, owner = rng.standard_normal((700, 3)), np.repeat([0, 1], [270, 430])
+    rows *= rng.random(rows.shape) < 0.6
+    cls, classes = MODELS[kind]
+    targets = rng.integers(0, classes, 700) if classes else rng.standard_normal(700)
+    made = cls(sp.csr_array(rows) if sparse else rows, targets, partition.given(owner), mu=0.1)
+    x, c = rng.standard_normal(made.dim), np.array([-0.7, 0.4])
+    units = np.eye(made.dim)
+    for weights in (c, np.abs(c)):
+        columns = [sum(w * made.only(i).hessian_product(x, u) for i, w in enumerate(weights)) for u in units]
+        np.testing.assert_allclose(made.hessian(x, weights), np.array(columns), atol=1e-12)
+    for i in range(2):
+        H = made.data_hessian(x, i)
+        whole = np.array([made.only(i).hessian_product(x, u) for u in units]) - 0.1 * units
+        np.testing.assert_allclose(H @ units, whole, atol=1e-12)
+        V = rng.standard_normal((made.dim, 5))
+        np.testing.assert_allclose(H @ V, whole @ V, atol=1e-12)
+        assert (H @ V[:, :0]).shape == (made.dim, 0)
+        assert H.trace == pytest.approx(np.trace(whole))
+        assert (H.count, H.penalty, H.free) == (made.counts[i], 0.1, 0)
