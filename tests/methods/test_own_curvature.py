@@ -369,7 +369,12 @@ def test_what_is_not_a_sketch_is_refused_by_name():
     assert checked(good, 5, 2, "here") is good
     bad = {
         "at most 1 vectors": (good, 1),
-        "not finite": (dataclasses.replace(good, vectors=np.full((2, 5), np.nan)), 2),
+        "entries that are not finite": (dataclasses.replace(good, vectors=np.full((2, 5), np.nan)), 2),
+        "are not finite": (dataclasses.replace(good, values=np.array([np.inf, 1.0])), 2),
+        "not finite": (dataclasses.replace(good, penalty=np.nan), 2),
+        "finite": (dataclasses.replace(good, free=np.inf), 2),
+        "at most 2 vectors of length 5": (dataclasses.replace(good, values=np.ones(3)), 2),
+        "got \\(5,\\)": (dataclasses.replace(good, vectors=np.ones(5)), 2),
         "not orthonormal": (dataclasses.replace(good, vectors=2 * np.eye(2, 5)), 2),
         "values are negative": (dataclasses.replace(good, values=np.array([1.0, -1.0])), 2),
         "got \\(2, 6\\)": (dataclasses.replace(good, vectors=np.eye(2, 6)), 2),

@@ -143,12 +143,9 @@ def test_replay_is_a_plain_call_without_a_gpu():
 @pytest.mark.parametrize("ends", ["flatten", "mean", "mean and flatten"])
 @pytest.mark.parametrize("pool", [torch.nn.MaxPool2d((2, 1)), torch.nn.AvgPool2d((1, 2)), torch.nn.Identity()])
 def test_every_layer_of_a_stack_is_that_layer_of_each_model(layout, ends, pool):
-    """Images higher than wide, kernels, strides and paddings that differ, several groups: against one model at a time."""
-    tail = {
-        "flatten": [torch.nn.Flatten()],
-        "mean": [GlobalMean()],
-        "mean and flatten": [GlobalMean(), torch.nn.Flatten()],
-    }
+    """Images that are not square, kernels, strides and paddings that differ: against one model at a time."""
+    tail = {"flatten": [torch.nn.Flatten()], "mean": [GlobalMean()]}
+    tail["mean and flatten"] = tail["mean"] + tail["flatten"]
     body = [
         torch.nn.Conv2d(2, 4, (3, 2), stride=(2, 1), padding=(1, 0)), torch.nn.GroupNorm(2, 4), torch.nn.ELU(), pool,
         torch.nn.Conv2d(4, 6, (1, 2), padding=(0, 1)), torch.nn.Tanh(), *tail[ends],
@@ -183,8 +180,10 @@ def test_a_layer_that_the_layouts_do_not_know_is_left_to_vmap(layer):
         stacked_forward(torch.nn.Sequential(torch.nn.ReLU()), {}, torch.ones(1, 1, 1), "sideways")
 
 
-def test_the_layout_is_the_one_that_was_asked_for_or_the_faster():
-    made = jobs()
+def test_the_layout_is_the_one_that_was_asked_for_or_the_faster(monkeypatch):
+    """On what is fused, copies cost nothing; and only what is to be fused is compiled."""
+    made, compiled = jobs(), []
+    monkeypatch.setattr(torch, "compile", lambda call, **_: compiled.append(call) or call)
     for options, layout in (({}, "grouped"), ({"layout": "vmap"}, "vmap"), ({"fused": True}, "patches"),
                             ({"fused": True, "layout": "grouped"}, "grouped")):  # fmt: skip
         assert Stack(made, **options).layout == layout
@@ -192,3 +191,4 @@ def test_the_layout_is_the_one_that_was_asked_for_or_the_faster():
     other = Network(torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False)).double(), x, y, batch=Pooled(6))
     job = Job("a", GD(0.1), other, Devices.uniform([1.0]), other.x0())
     assert Stack([job], fused=True).layout == Stack([job]).layout == "vmap"
+    assert len(compiled) == 3

@@ -189,6 +189,19 @@ def test_a_contest_s_numbers_are_ratios_by_level():
     assert contested(arm((0, 20, 40), (5, None, 10), 90))[1] == pytest.approx([5, 4.5, 0.25])  # there from the start
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        ((10, 20, 40), (15, 30, 30), "1.50 / 1.50 / 0.75"),
+        ((10, None, None), (None, 20, None), "only we / only they / -"),
+    ],
+)
+def test_of_one_run_it_is_said_who_alone_arrives(ours, theirs, said):
+    found = contest.judge({"0": arm(ours, theirs) | {"group": "g"}}, ("FedAdam",))
+    (sentence,) = [f for f in found["findings"] if "FedAdam over" in f]
+    assert sentence == f"g: FedAdam over {contest.OURS} at a / b / c: {said} times the rounds; test accuracy 90.0%"
+
+
 # trends
 
 

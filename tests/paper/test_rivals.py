@@ -14,6 +14,7 @@ from ownstep.paper.appendix import absent_devices as participation
 from ownstep.paper.appendix import against_fedopt as fedopt
 from ownstep.paper.appendix import against_gossip as gossip
 from ownstep.paper.machinery import contest, mnist_problem, neural, trend
+from ownstep.plan import Devices
 from ownstep.problems import MultinomialLogistic, optimum
 from ownstep.smoothness import exact
 
@@ -456,3 +457,83 @@ def test_what_a_gpu_recorded_of_them_is_a_finding_with_its_noise_floor():
     assert "against FedSPS: to 0.2 of the first loss: Algorithm 1 is slower (0.25, noise floor 1.30)" in said
     assert said.endswith("to 0.6 of the first loss: only theirs arrives")
     assert fedopt._beside(None) == []
+
+
+def small(seed):
+    problem = make_logistic(seed=seed)
+    best = optimum(problem).value
+    return mnist_problem.Setting(problem, describe(problem), best, lambda x: {"test": float(x @ x)}, [1, 2, 3], "small")
+
+
+def test_a_contest_keeps_what_its_runs_gave():
+    """Rounds, bytes, gaps and the point that is judged, each from the same run made by hand; the factor by a race."""
+    setting = small(2)
+    problem, devices = setting.problem, setting.plan.devices
+    found = contest.contest(setting, {"GD apart": GD("matched")}, {}, 40, (0.3, 1e-3), 0, budget=3)
+    rows = {row["method"]: row for row in found["rows"]}
+    assert list(rows) == [contest.OURS, *contest.BASELINES, "GD apart", "GD tuned", contest.OURS_TUNED]
+    goal = setting.optimum + 1e-3 * (problem.value(problem.x0()) - setting.optimum)
+    methods = {contest.OURS: OwnStep()} | contest.BASELINES | {"GD apart": GD("matched")}
+    for name, method in methods.items():
+        history, row = run(method, problem, 40, devices=devices), rows[name]
+        counts = [history.rounds_to(level, setting.optimum) for level in (0.3, 1e-3)]
+        assert list(row["rounds"].values()) == counts
+        sent = history.columns["bytes_up"] + history.columns["bytes_down"]
+        assert list(row["megabytes"].values()) == [None if k is None else sent[:k].sum() / 1e6 for k in counts]
+        gaps = history.gap(setting.optimum)
+        assert row["final_gap"] == gaps[-1]
+        assert row["accuracy"]["test"] == pytest.approx(history.best_x @ history.best_x)
+        assert (row["switched_at"], row["search"], row["stopped"]) == (history.switched_at, None, history.stopped)
+        series = found["series"][name]
+        assert (series["round"][0], series["round"][-1]) == (0, history.rounds)
+        assert series["gap"] == [gaps[k] for k in series["round"]]
+        assert len(series["round"]) == len(set(series["round"]))
+    assert max(row["rounds"]["0.001"] or 0 for row in rows.values()) > 5
+    took = {}
+    for scale in (2.0**o for o in range(-2, 7)):
+        longer = Devices(devices.weights, devices.L / scale)
+        history = run(OwnStep(), problem, 40, devices=longer, target=goal)
+        took[scale] = (history.rounds if history.value[-1] <= goal else np.inf, history.value[-1])
+    search = rows[contest.OURS_TUNED]["search"]
+    assert search["scale"] == min(took, key=took.get)
+    assert search["rounds_spent"] <= sum(40 if np.isinf(k) else k for k, _ in took.values())
+    steps = {s / devices.L_bar for s in (2.0**o for o in range(-2, 7))}
+    assert rows["GD tuned"]["search"]["step"] in steps
+    assert (found["levels"], found["model"], found["price"]["level"]) == ([0.3, 1e-3], "small", 0.3)
+
+
+def test_a_trend_runs_every_value_with_every_seed(monkeypatch):
+    """The first seed is marked as such; GD is tuned to where Algorithm 1 ended; one point in a hundredth is kept."""
+    asked = []
+    with monkeypatch.context() as patched:
+        patched.setattr(trend, "_one", lambda *told: asked.append(told) or {"model": "small"})
+        made = trend.run((2, 5), lambda value, seed: (value, seed), True, 3, False, None, None, "N")
+        more = trend.run((2,), lambda value, seed: (value, seed), False, 3, False, 4, None, "N")
+    told = [(True, s, (v, s), 150, False, s == 3) for v in (2, 5) for s in (3, 4)]
+    assert asked == told + [(False, s, (2, s), 1000, False, s == 3) for s in (3, 4, 5, 6)]
+    assert (made["axis"], made["rounds"], made["model"]) == ("N", 150, "small")
+    assert [(arm["value"], len(arm["runs"])) for arm in made["arms"]] == [(2.0, 2), (5.0, 2)]
+    assert (more["rounds"], len(more["arms"][0]["runs"])) == (1000, 4)
+    monkeypatch.setattr(mnist_problem, "problem", lambda quick, seed, split: small(seed))
+    given = {trend.OURS: OwnStep(At(9)), trend.POOLED: GD("mean"), trend.TUNED: GD("tuned")}
+    monkeypatch.setattr(trend, "methods", lambda model, rounds, first: given)
+    setting = small(5)
+    for rounds, stride in ((12, 1), (210, 2)):
+        if stride == 2:
+            del given[trend.TUNED]
+        found = trend._one(True, 5, None, rounds, False, True)
+        problem, devices = setting.problem, setting.plan.devices
+        ours = run(OwnStep(At(9)), problem, rounds, devices=devices)
+        theirs = run(GD("mean"), problem, rounds, devices=devices)
+        histories = {trend.OURS: ours, trend.POOLED: theirs}
+        if trend.TUNED in given:
+            options = {"seed": 5, "search_target": ours.best_value}
+            histories[trend.TUNED] = run(GD("tuned"), problem, rounds, devices=devices, **options)
+        for name, history in histories.items():
+            gaps = history.gap(setting.optimum)
+            assert found["series"][name] == gaps[::stride].tolist()
+            assert found["final_gap"][name] == gaps[-1]
+            assert found["accuracy"][name]["test"] == pytest.approx(history.best_x @ history.best_x)
+        assert found["switched_at"] == {trend.OURS: 9}
+        assert (found["seed"], found["gain"], found["L"]) == (5, devices.gain, devices.L.tolist())
+        assert found["gain_over_true_L"] == setting.plan.gain_over_true

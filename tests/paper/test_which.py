@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from ownstep.engines import rivals
@@ -83,3 +85,48 @@ def test_the_page_shows_what_plan_recommends_and_the_rivals_on_the_network():
     assert any("22, never, 23" in line and line.endswith("| faster |") for line in lines)
     assert lines[-1].startswith("| FedExP")
     assert lines[-1].endswith("| slower |")
+
+
+def test_the_table_of_the_network_from_made_up_numbers(tmp_path):
+    """Sorted by the median to the last share, in which never is last; what Algorithm 1 is, they are not."""
+    rows = [
+        {"method": "A", "runs": [{"0.5": 4, "0.1": 30}, {"0.5": 5, "0.1": None}, {"0.5": 6, "0.1": 40}],
+         "again": [{"0.5": 4, "0.1": 31}], "search_rounds": 12345},
+        {"method": "B", "runs": [{"0.5": 1, "0.1": 20}], "again": [{"0.5": 1, "0.1": None}]},
+        {"method": "C", "runs": [{"0.5": 9, "0.1": None}], "search_rounds": 7},
+    ]  # fmt: skip
+    verdicts = {
+        "A": {"0.1": {"algorithm 1 is": "faster"}, "0.5": {"algorithm 1 is": "slower"}},
+        "B": {"0.1": {"algorithm 1 is": "slower"}},
+    }
+    (tmp_path / "fedopt").mkdir()
+    made = {"settings": {"shares": [0.5, 0.1]}, "rows": rows, "verdicts": verdicts}
+    (tmp_path / "fedopt" / "gpu-rivals.json").write_text(json.dumps(made))
+    assert which.on_network(tmp_path).splitlines() == [
+        "| method | to 0.5 of the first loss | to 0.1 of the first loss | the last again, same seed | search | than "
+        "Algorithm 1 |",
+        "|---|---|---|---|---|---|",
+        "| B | 1 | 20 | never | 0 | faster |",
+        "| A | 4, 5, 6 | 30, never, 40 | 31 | 12,345 | slower |",
+        "| C | 9 | never |  | 7 | - |",
+    ]
+
+
+def test_the_cases_are_sites_with_scaled_columns_or_the_first_rows_split_by_a_rule(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, labels = rng.uniform(1, 5, (30, 3)), np.arange(30) % 3
+    rows[:, 2] = 7.0  # a column that says nothing stays finite
+    data = SimpleNamespace(table=lambda: (rows, labels), sites=np.repeat([0, 1, 2], [5, 10, 15]))
+    monkeypatch.setattr(which, "load", lambda name: data)
+    hospitals = which.problem("heart disease, four hospitals")
+    assert hospitals.counts.tolist() == [5, 10, 15]
+    scaled = np.vstack([hospitals.rows(i) for i in range(3)])
+    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(scaled.std(axis=0), [1, 1, 0], atol=1e-12)
+    monkeypatch.setitem(which.CASES, "w8a, 2 devices by norm", ("w8a", "by_norm", 2, 20))
+    by_norm = which.problem("w8a, 2 devices by norm")
+    assert (by_norm.counts.sum(), len(by_norm.counts)) == (20, 2)
+    some = np.vstack([by_norm.rows(i) for i in range(2)])
+    np.testing.assert_allclose(np.sort(some, axis=0), np.sort(rows[:20], axis=0))
+    assert which.problem("digits, one class per device").counts.tolist() == [10, 10, 10]
+    assert by_norm.mu == which.MU

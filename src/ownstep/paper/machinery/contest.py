@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ownstep.engines import Participation, TimeModel, noise, price, rivals, run, tune
+from ownstep.engines import Participation, noise, price, rivals, run, tune
+from ownstep.engines.limits import GRADIENT_SECONDS, parse_wire
+from ownstep.engines.tuning import SCALES
 from ownstep.history import History, finite
 from ownstep.methods import GD, Method, Nesterov
 from ownstep.paper.machinery import fairness, mnist_problem
@@ -18,8 +20,7 @@ from ownstep.paper.machinery.runner import Kept, Pieces
 from ownstep.plan import Devices
 
 OURS_TUNED = "Algorithm 1, steps tuned"
-NETWORK_COMPUTE = 0.01
-NETWORK = TimeModel(latency=0.05, up=1e6, down=1e7, compute=NETWORK_COMPUTE)
+NETWORK_COMPUTE, NETWORK = GRADIENT_SECONDS, parse_wire("home")
 """A home connection, and 10 ms for a gradient; one machine with all the data takes N times as long for one of f."""
 BASELINES: dict[str, Method] = {
     POOLED: GD("mean"), TRUE: GD("true"), MATCHED: GD("matched"), NESTEROV: Nesterov("mean"),
@@ -27,7 +28,6 @@ BASELINES: dict[str, Method] = {
 """What stands beside the rivals; tuned GD is searched for."""
 TOP = 3.0
 """Of a run that diverges, what is drawn: up to so many times the first gap."""
-SCALES = tuple(2.0**o for o in range(-2, 7))
 NEWER = ("FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedDyn", "Scaffnew", "FedExP", "FedSPS", "Delta-SGD")
 """Federated methods that the paper does not name; tuned beside its rivals in a full run, with five local steps."""
 NEWER_SEEDS = 2

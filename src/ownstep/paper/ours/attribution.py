@@ -134,7 +134,7 @@ def _digits(seed: int, rounds: int, progress: bool | None) -> dict[str, Any]:
     data: Any = load("digits")
     split = partitions.dirichlet(data.labels, 5, 0.1, seed)
     problem = logistic_regression(data.rows, data.labels, split, mu=1e-2)
-    chosen = plan(problem.weights, exact(problem), names=problem.names)
+    chosen = plan(problem.weights, exact(problem))
     best = optimum(problem).value
     methods: dict[str, Method] = {
         OURS: OwnStep(), UNIFORM: OwnStep(weights="uniform"), POOLED: GD("mean"), MATCHED: GD("matched"),

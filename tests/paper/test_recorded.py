@@ -1,0 +1,34 @@
+"""Every recorded result, judged again: the rules give today what the pages show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ownstep import paper
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def same(found, recorded, where="verdict"):
+    """Words are the same words; numbers may differ in their last bits, as processors do."""
+    if isinstance(recorded, dict):
+        assert set(found) == set(recorded), where
+        for key, value in recorded.items():
+            same(found[key], value, f"{where}, {key}")
+    elif isinstance(recorded, list):
+        assert len(found) == len(recorded), where
+        for n, (mine, theirs) in enumerate(zip(found, recorded, strict=True)):
+            same(mine, theirs, f"{where}, {n}")
+    elif isinstance(recorded, float):
+        assert found == pytest.approx(recorded, rel=1e-9), where
+    else:
+        assert found == recorded, where
+
+
+@pytest.mark.parametrize("name", paper.EXPERIMENTS)
+def test_the_recorded_verdict_is_what_the_rules_say_of_the_recorded_runs(name):
+    whole = json.loads((RESULTS / name / "result.json").read_text())
+    same(json.loads(json.dumps(paper.load_experiment(name).verdict(whole["result"]))), whole["verdict"])
