@@ -5,7 +5,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ownstep import GD, At, Devices, InvalidInput, OwnStep, OwnstepError, Plateau, partition, run  # noqa: E402
+from ownstep import (  # noqa: E402
+    EXTRA,
+    GD,
+    At,
+    Devices,
+    FedAvg,
+    InvalidInput,
+    OwnStep,
+    OwnstepError,
+    Plateau,
+    Scaffold,
+    partition,
+    run,
+)  # fmt: skip
+from ownstep.engines.local import stacked  # noqa: E402
 from ownstep.engines.local.stacked import Job, Stack, run_stacked  # noqa: E402
 from ownstep.problems import Network, PerDevice, Pooled, Stratified, TensorNorms  # noqa: E402
 from ownstep.problems.network.cuda_graph import Replay  # noqa: E402
@@ -45,8 +59,16 @@ def test_a_stack_is_its_runs(layout, every):
         np.testing.assert_allclose(mine.value, alone.value, rtol=1e-11)
         np.testing.assert_allclose(mine.x, alone.x, atol=1e-12)
         np.testing.assert_array_equal(mine.phase, alone.phase)
-        assert mine.switched_at == alone.switched_at
+        for column in ("step", "participants", "bytes_up", "bytes_down"):
+            np.testing.assert_array_equal(mine.columns[column], alone.columns[column])
+        assert np.isnan(mine.columns["gradient_norm"]).all()
+        assert (mine.switched_at, mine.name, mine.stopped) == (alone.switched_at, job.name, "all 9 rounds done")
         assert mine.rounds == 9
+        said = {
+            name: mine.settings[name] for name in ("method", "problem", "devices", "dim", "stacked", "stacked_layout")
+        }
+        expected = [repr(job.method), "Network", 3, job.problem.dim, len(made), layout]
+        assert list(said.values()) == expected
 
 
 def test_switches_that_look_at_the_loss_work_too():
@@ -67,6 +89,13 @@ def test_looking_on_and_running_out_of_time():
     assert [k for k, *_ in seen] == [2, 4, 4]
     x = torch.as_tensor(run(made[0].method, made[0].problem, 4, devices=made[0].devices).x)
     assert seen[-1][2][0] == pytest.approx(made[0].problem.accuracy(x))
+    first = made[0].problem
+    with torch.no_grad():
+        out = torch.func.functional_call(first.model, dict(first.layout.split(x)), (first.parts[0][0],))
+    assert seen[-1][1][0] == pytest.approx(float(torch.nn.functional.cross_entropy(out, first.targets)))
+    stack = Stack(made)
+    stack.x[0] = x
+    torch.testing.assert_close(stack.outputs(first.parts[0][0], chunk=7)[0], out)
     short = run_stacked(made, 50, every=2, seconds=0.0)
     assert short[0].rounds == 1
     assert "out of time" in short[0].stopped
@@ -104,6 +133,21 @@ def test_an_interrupted_stack_goes_on_where_it_was(tmp_path):
     assert file.read_bytes() == before
 
 
+def test_a_stack_is_saved_now_and_then_and_not_at_its_end(tmp_path, monkeypatch):
+    made, saved = jobs(seeds=1), []
+    real = stacked.ckpt.save
+    monkeypatch.setattr(stacked.ckpt, "save", lambda path, state, about, arrays: (
+        saved.append((about["k"], arrays["values"].shape, arrays["phases"].shape)), real(path, state, about, arrays)
+    ))  # fmt: skip
+    run_stacked(made, 5, every=2, checkpoint=tmp_path / "a.npz")
+    assert saved == []  # not within half a minute, and what is done needs none
+    monkeypatch.setattr(stacked, "CHECKPOINT_SECONDS", -1.0)
+    run_stacked(made, 5, every=2, checkpoint=tmp_path / "a.npz")
+    assert saved == [(2, (2, 3), (3, 2)), (4, (4, 3), (3, 4))]
+    run_stacked(made, 5, every=2)
+    assert len(saved) == 2
+
+
 def test_a_diverging_run_does_not_spoil_the_others():
     made = jobs([(GD(1e150), PerDevice(2)), (GD(0.01), PerDevice(2))], seeds=1)
     wild, calm = run_stacked(made, 6)
@@ -118,6 +162,33 @@ def test_what_cannot_be_stacked():
     full = Network(mlp(4, 3).double(), x, y)
     with pytest.raises(InvalidInput, match="share data, architecture"):
         run_stacked([Job("a", GD(0.1), full, Devices.uniform([1.0]), full.x0())], 2)
+    job = jobs(seeds=1)[0]
+    first = job.problem
+    images, labels, split = first.parts[0][0], first.targets, first.partition
+    given = {"batch": PerDevice(2), "penalty": TensorNorms(0.01), "seed": 0}
+    whole = partition.given(np.zeros(36, int))
+    others = {
+        "the same": (Conv, images, split, {}), "a copy": (Conv, images.clone(), split, {}),
+        "penalty": (Conv, images, split, {"penalty": TensorNorms(0.02)}),
+        "augment": (Conv, images, split, {"augment": CropFlip(1)}),
+        "size": (Conv, images, split, {"batch": PerDevice(3)}),
+        "full": (Conv, images, split, {"batch": None}), "devices": (Conv, images, whole, {"batch": PerDevice(6)}),
+        "model": (lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(36, 3)), images, split, {}),
+    }  # fmt: skip
+    for name, (model, rows, owners, options) in others.items():
+        other = Network(seeded(model, 0).double(), rows, labels, owners, **given | options)
+        second = Job("second", job.method, other, Devices(other.weights, np.ones(len(other.weights))), other.x0())
+        if name == "the same":
+            assert Stack([job, second]).jobs[1] is second
+            continue
+        with pytest.raises(InvalidInput, match="'second' differs from 'PerDevice"):
+            Stack([job, second])
+    for method in (FedAvg(local_steps=3), OwnStep(smoothness="adaptive"), EXTRA(), Scaffold()):
+        with pytest.raises(InvalidInput, match=f"{type(method).__name__}.* asks for more"):
+            run_stacked([Job("a", method, first, job.devices, job.x0)], 2)
+    with pytest.raises(InvalidInput, match="rounds must be a whole number of at least 0, got -1"):
+        run_stacked([job], -1)
+    assert len(run_stacked([job], 0)[0].value) == 1
     assert layouts(torch.nn.Bilinear(2, 2, 2)) == ("vmap",)
     assert layouts(Conv()) == LAYOUTS
     assert layouts(mlp(4, 3)) == LAYOUTS

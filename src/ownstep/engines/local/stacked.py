@@ -325,7 +325,7 @@ class _Run:
             }
             settings = {
                 "method": repr(job.method), "problem": "Network", "devices": len(job.devices),
-                "dim": job.problem.dim, "stacked": len(self.jobs), "layout": self.stack.layout,
+                "dim": job.problem.dim, "stacked": len(self.jobs), "stacked_layout": self.stack.layout,
                 "replay": self.stack.replay.note,
             } | job.problem.settings  # fmt: skip
             out.append(History(job.name, columns, x, x, stopped, watch.fired, watch.why, None, settings))
