@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownstep.engines import Bernoulli, Bursts, Cohort, Outages, Stragglers, describe, parse_participation, run
-from ownstep.engines.local.answering import Answering, server_bytes
-from ownstep.methods import GD, Ask, DecentralisedGD, LocalWork, OwnStep
+from ownstep.engines.local.answering import Answering, checked_triangle, server_bytes, triangle
+from ownstep.methods import GD, Ask, DecentralisedGD, LocalWork, OwnStep, SketchWork
 from ownstep.problems import optimum
 from ownstep.support.errors import InvalidInput
 
@@ -259,3 +259,113 @@ def test_bytes_of_an_exchange(asked, up, down):
     """Six coordinates of eight bytes; a number with every vector, two more for a curvature; nothing of the absent."""
     found = server_bytes(Ask(np.zeros(6), np.ones(3), **asked), np.array([True, False, True]))
     assert [side.tolist() for side in found] == [[up, 0, up], [down, 0, down]]
+
+
+@pytest.mark.parametrize("missing", [None, "rescale", "drop", "last"])
+@pytest.mark.parametrize("measured", [True, False])
+def test_the_sum_the_mean_loss_and_the_norm_of_one_question(missing, measured):
+    """From every device's own gradient; the norm is of grad f, and known where that is what was asked for."""
+    problem, rng = make_logistic(devices=4), np.random.default_rng(5)
+    w, x = problem.weights, rng.standard_normal(problem.dim)
+    here = np.array([True, False, True, True]) if missing else np.ones(4, bool)
+    rows, share = problem.gradients(x), w[here].sum()
+    losses = np.array([problem.only(i).value(x) for i in range(4)])
+    for mix, common in ((0.7 * w, True), (-2 * w, True), (rng.standard_normal(4), False), (np.zeros(4), None)):
+        answered = Answering(problem, missing, measured)(Ask(x, mix), here)
+        factor = {"rescale": 1 / share}.get(missing, 1.0)
+        np.testing.assert_allclose(answered.answer.sum, (factor * mix * here) @ rows, atol=1e-13)
+        assert answered.answer.value == pytest.approx(w[here] @ losses[here] / share)
+        assert answered.answer.gradients is None
+        known = measured or missing == "last" or (common and missing is None)
+        known = known and not (common is None and missing != "last")  # of no sum at all there is no factor
+        assert answered.gradient_norm == pytest.approx(np.linalg.norm(w @ rows) if known else np.nan, nan_ok=True)
+        assert (answered.answer.present is None) == (missing is None)
+        np.testing.assert_allclose(answered.losses, losses, rtol=1e-12)
+    nobody = Answering(problem, missing or "drop", measured)(Ask(x, w), np.zeros(4, bool))
+    assert (nobody.answer.sum == 0).all()
+    assert np.isnan(nobody.answer.value)
+
+
+@pytest.mark.parametrize("missing", [None, "rescale", "drop", "last"])
+def test_local_steps_are_those_of_the_formula(missing):
+    """y_i <- y_i - eta_i (grad f_i(y_i) + prox (y_i - x) + shift_i), E_i times, written out device by device."""
+    problem, rng = make_least_squares(devices=4), np.random.default_rng(6)
+    x, mix, shift = rng.standard_normal(problem.dim), rng.standard_normal(4), rng.standard_normal((4, problem.dim))
+    here, steps, eta = np.array([True, True, False, True]), np.array([3, 1, 4, 2]), np.array([0.01, 0.03, 0.02, 0.05])
+    here = here if missing else np.ones(4, bool)
+    for work in (
+        LocalWork(steps, eta, prox=0.3, shift=shift, norms=True), LocalWork(3, 0.02), LocalWork(2, eta, prox=0.5),
+        LocalWork(steps, 0.02, norms=True), LocalWork(1, 0.02, shift=shift),
+    ):  # fmt: skip
+        d, each = np.empty_like(shift), np.broadcast_to(work.step, 4)
+        for i, many in enumerate(np.broadcast_to(work.steps, 4)):
+            y = x.copy()
+            for _ in range(many):
+                own = 0 if work.shift is None else shift[i]
+                y = y - each[i] * (problem.only(i).gradients(y)[0] + work.prox * (y - x) + own)
+            d[i] = (x - y) / each[i]
+        d[~here] = 0
+        c = mix * here / (problem.weights[here].sum() if missing == "rescale" else 1)
+        answer = Answering(problem, missing)(Ask(x, mix, local=work), here).answer
+        np.testing.assert_allclose(answer.sum, c @ d, atol=1e-12)
+        assert (answer.gradients is not None) == (work.shift is not None)
+        if work.shift is not None:
+            np.testing.assert_allclose(answer.gradients, d, atol=1e-12)
+        expected = c @ (d**2).sum(axis=1) if work.norms else np.nan
+        assert answer.squares == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_trial_that_is_too_far_away_is_asked_for_no_sketch():
+    problem = make_logistic(devices=3)
+    ask = Ask(np.full(problem.dim, np.nan), problem.weights, sketch=SketchWork(1, revealing="allow"))
+    with np.errstate(all="ignore"):
+        seen = Answering(problem, None)(ask, np.ones(3, bool))
+    assert seen.answer.sketches == ()
+    assert (seen.up == server_bytes(ask, np.ones(3, bool))[0]).all()
+    near = Ask(problem.x0(), problem.weights, sketch=SketchWork(1, revealing="allow"))
+    seen = Answering(problem, "drop")(near, np.array([True, False, True]))
+    plain = server_bytes(near, np.array([True, False, True]))[0]
+    assert (seen.up - plain).tolist() == [8 * problem.dim + 8 * 4, 0, 8 * problem.dim + 8 * 4]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"mix": None, "hessian": True}, "go with one sum of gradients at x"),
+        ({"local": LocalWork(2, 0.1), "base": np.zeros(4)}, "go with one sum of gradients at x"),
+        ({"local": LocalWork(2, 0.1), "curvature": True}, "local steps have neither"),
+        ({"local": LocalWork(2, 0.1), "also": np.ones(3)}, "local steps have neither"),
+    ],
+)
+def test_questions_that_no_device_can_answer(asked, message):
+    problem = make_logistic()
+    x = np.zeros((3, 4)) if asked.get("mix", 1) is None else np.zeros(4)
+    with pytest.raises(InvalidInput, match=message):
+        Answering(problem, None)(Ask(x, **{"mix": problem.weights} | asked), np.ones(3, bool))
+
+
+def test_a_hessian_s_triangle_is_whole_finite_and_not_too_large(monkeypatch):
+    problem = make_logistic()
+    for wrong, message in ((np.ones(9), "has 10 numbers, got shape"), (np.r_[np.ones(9), np.inf], "not finite")):
+        with pytest.raises(InvalidInput, match=message):
+            checked_triangle(wrong, 4)
+    assert (checked_triangle(np.arange(10.0), 4) == np.arange(10)).all()
+    monkeypatch.setattr("ownstep.engines.local.answering.MOST_COORDINATES", 4)
+    assert triangle(problem, problem.x0(), problem.weights).shape == (10,)
+    monkeypatch.setattr("ownstep.engines.local.answering.MOST_COORDINATES", 3)
+    with pytest.raises(InvalidInput, match="of 4 coordinates is 10 numbers; .* at most 3"):
+        triangle(problem, problem.x0(), problem.weights)
+    with pytest.raises(InvalidInput, match="object has no Hessians to send"):
+        triangle(object(), problem.x0(), problem.weights)
+
+
+def test_without_a_server_a_vector_crosses_every_link_between_those_who_are_there():
+    problem, links = make_least_squares(devices=3), np.array([[0, 1, 2], [1, 0, 0], [3, 0, 0]])
+    x = np.random.default_rng(2).standard_normal((3, problem.dim))
+    seen = Answering(problem, "drop")(Ask(x, None, links=links), np.array([True, False, True]))
+    vector = 8 * problem.dim
+    assert seen.up.tolist() == [2 * vector, 0, 3 * vector]
+    assert seen.down.tolist() == [3 * vector, 0, 2 * vector]
+    np.testing.assert_allclose(seen.answer.gradients[[0, 2]], problem.gradients(x)[[0, 2]])
+    assert (seen.answer.gradients[1] == 0).all()
+    assert Answering(problem, None)(Ask(x, None), np.ones(3, bool)).up.tolist() == [0, 0, 0]
