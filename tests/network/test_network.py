@@ -342,3 +342,57 @@ def test_what_is_no_tensor_is_told_how_to_become_one(value, hint):
     with pytest.raises(InvalidInput, match=f"inputs must be a tensor, got {type(value).__name__}") as told:
         as_tensor("inputs", value)
     assert ("give the samples themselves" in str(told.value)) == hint
+
+
+def test_another_option_is_another_problem_to_a_checkpoint():
+    """Each of them changes what the settings say, and a seed only where something is drawn with it."""
+    rng = np.random.default_rng(0)
+    images, labels = torch.as_tensor(rng.random((12, 1, 4, 4))).float(), np.arange(12) % 3
+    flat = lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3))  # noqa: E731
+
+    def told(model=flat, rows=12, **options):
+        return Network(model(), images[:rows], labels[:rows], partition.given(labels[:rows]), **options).settings
+
+    class Other(nn.Sequential):
+        pass
+
+    same = {"batch": PerDevice(2), "seed": 3}
+    assert told() == told() == told(seed=5) == told(chunk=5)
+    assert told(**same) == told(**same) != told(**same | {"seed": 4})
+    assert told()["batch_seed"] is None
+    assert told(**same)["batch_seed"] == 3
+    others = [
+        {"model": lambda: Other(nn.Flatten(), nn.Linear(16, 3))}, {"rows": 9}, {"penalty": SquaredL2(0.1)},
+        {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4))}, {"penalty": SquaredL2(0.2)},
+        {"batch": Pooled(4)}, {"batch": Pooled(6)},
+        {"dtype": F64}, {"autocast": torch.bfloat16}, {"batch": Pooled(4), "augment": CropFlip(1)},
+        {"batch": Pooled(4), "augment": CropFlip(2)},
+    ]  # fmt: skip
+    seen = [told(), *(told(**options) for options in others)]
+    assert all(a != b for i, a in enumerate(seen) for b in seen[:i])
+    assert told()["samples"] == 12
+    assert told()["model"] == "Sequential"
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 100])
+def test_pieces_of_any_size_add_up_to_the_whole(chunk):
+    x, y = data(n=22)
+    owner = np.random.default_rng(3).permutation(np.repeat([0, 1, 2], [3, 7, 12]))
+    blocks = Blocks([(x[:9],), (x[9:],)])
+    model, c = mlp(4, 3, 6).double(), np.array([0.3, -0.2, 2.0])
+    whole = Network(model, x, y, partition.given(owner), penalty=SquaredL2(0.2))
+    for inputs in (x, blocks):
+        made = Network(model, inputs, y, partition.given(owner), penalty=SquaredL2(0.2), chunk=chunk)
+        for mine, theirs in zip(made.mix(made.x0(), c), whole.mix(made.x0(), c), strict=True):
+            torch.testing.assert_close(torch.as_tensor(mine), torch.as_tensor(theirs), rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(made.gradients(made.x0()), whole.gradients(made.x0()), rtol=1e-12, atol=1e-13)
+        for i in range(3):
+            pieces = list(made.rows(i))
+            assert max(len(targets) for _, targets in pieces) <= chunk
+            assert sum(len(targets) for _, targets in pieces) == made.counts[i]
+            assert all(len(inputs[0]) == len(targets) for inputs, targets in pieces)
+        torch.testing.assert_close(made.outputs(made.x0(), x, chunk=chunk), whole.outputs(made.x0(), x))
+        assert made.accuracy(made.x0()) == whole.accuracy(made.x0(), x, y)
+    for wrong in (0, -1, 2.5):
+        with pytest.raises(InvalidInput, match="chunk must be a whole number of at least 1"):
+            Network(model, x, y, chunk=wrong)
