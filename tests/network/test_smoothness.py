@@ -147,7 +147,7 @@ def test_what_is_reported_is_the_last_of_the_running_maxima():
 def test_targets_that_are_numbers_are_taken_to_the_precision_of_the_arithmetic():
     """Binary cross-entropy refuses a mixture; a model in float32, its Hessian in float64 against the formula."""
     x, y = data(n=20, classes=2)
-    loss = lambda z, t: nn.functional.binary_cross_entropy_with_logits(z[:, 0], t, reduction="none")  # noqa: E731
+    loss = lambda z, t: nn.functional.binary_cross_entropy(torch.sigmoid(z[:, 0]), t, reduction="none")  # noqa: E731
     made = Network(nn.Linear(4, 1, bias=False), x.float(), y.float(), partition.iid(20, 2), loss=loss)
     rows, at = x.float().double(), made.x0().double()
     curved = torch.sigmoid(rows @ at) * (1 - torch.sigmoid(rows @ at))
@@ -156,6 +156,9 @@ def test_targets_that_are_numbers_are_taken_to_the_precision_of_the_arithmetic()
         mine = made.partition.indices(i)
         H = rows[mine].T @ (curved[mine, None] * rows[mine]) / len(mine)
         assert found.values[i] == pytest.approx(float(torch.linalg.eigvalsh(H)[-1]), rel=1e-7)
+    sampled = differences(made, Region(0.0, made.x0()), draws=40, products=True, norm="euclidean", dtype=torch.float64)
+    assert (sampled.values <= found.values * (1 + 1e-9)).all()
+    assert (sampled.values >= 0.5 * found.values).all()
 
 
 @pytest.mark.parametrize("layout", ["vmap", "grouped", "patches"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ownstep import paper
+from ownstep.paper.machinery import contest, mnist_problem
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -32,3 +33,18 @@ def same(found, recorded, where="verdict"):
 def test_the_recorded_verdict_is_what_the_rules_say_of_the_recorded_runs(name):
     whole = json.loads((RESULTS / name / "result.json").read_text())
     same(json.loads(json.dumps(paper.load_experiment(name).verdict(whole["result"]))), whole["verdict"])
+
+
+@pytest.mark.parametrize("name", ["gossip", "fedopt"])
+def test_of_a_run_that_diverges_nothing_is_drawn_above_three_times_the_first_gap(name):
+    result = json.loads((RESULTS / name / "result.json").read_text())["result"]
+    left_out = 0
+    for shown in paper.load_experiment(name).charts(result):
+        assert "nothing above 3 is drawn" in shown["note"]
+        for line in shown["lines"]:
+            assert all(y is None or y <= 3 for y in line["y"])
+            left_out += line["y"].count(None)
+    parts = mnist_problem.parts(result).values()
+    gaps = [g for part in parts for arm in contest.firsts(part["arms"]).values()
+            for series in arm["series"].values() for g in series["gap"]]  # fmt: skip
+    assert left_out == sum(g is None or g > 3 for g in gaps)
