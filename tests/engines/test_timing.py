@@ -91,3 +91,46 @@ def test_moving_the_data_against_moving_gradients():
 def test_bad_input_is_quoted(call, message):
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("gossip", [False, True])
+def test_every_round_device_by_device(seed, gossip):
+    """Latencies, lines, work and traffic of four unequal devices over six rounds, in plain loops."""
+    rng = np.random.default_rng(seed)
+    latency, compute, up, down = rng.uniform(0.01, 0.2, (4, 4))
+    up, down = 1e4 * up, 1e4 * down
+    model = TimeModel(latency, up, down, compute, server=rng.uniform(200, 900), deadline=rng.uniform(0.3, 1.0))
+    here = rng.random((6, 4)) < 0.7
+    here[0], here[1] = True, False
+    sent, received = rng.integers(100, 900, (2, 6))
+    steps, vectors = rng.integers(1, 5, (6, 4)), rng.integers(1, 4, 4)
+    for local in (1, 3, steps[0], steps, steps[:, :1]):
+        found = model.rounds(sent, received, here, local, vectors if gossip else None)
+        many, expected = np.broadcast_to(local, (6, 4)), []
+        for k in range(6):
+            parts = [(vectors[i] if gossip else 1) * here[k, i] for i in range(4)]
+            longest = 0.0
+            for i in np.flatnonzero(here[k]):
+                share = parts[i] / sum(parts)
+                took = (1 if gossip else 2) * latency[i] + many[k, i] * compute[i]
+                longest = max(longest, took + share * sent[k] / up[i] + share * received[k] / down[i])
+            if not gossip:
+                busy = (sent[k] + received[k]) * here[k].any() / model.server
+                longest = max(longest, busy, 0.0 if here[k].all() else model.deadline)
+            expected.append(longest)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["up", "down", "server", "latency", "compute", "deadline"])
+def test_every_entry_of_a_time_model_has_its_range(name):
+    """Speeds above zero, times from zero on, of every device; no number is none."""
+    speed = name in ("up", "down", "server")
+    many = name not in ("server", "deadline")
+    for wrong in (-1.0, np.nan, *([0.0] if speed else []), *([(1.0, -1.0), (1.0, np.nan)] if many else [])):
+        with pytest.raises(InvalidInput, match=f"{name} must be"):
+            TimeModel(**{name: wrong})
+    TimeModel(**{name: 1e-300 if speed else 0.0})
+    if many:
+        with pytest.raises(InvalidInput, match=f"{name} has 2 entries for 3 devices"):
+            TimeModel(**{name: (1.0, 2.0)}).rounds([8], [8], np.ones((1, 3), bool))
