@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownstep.plan import Devices, Plan, plan
+from ownstep.plan import WIDEST, Devices, Plan, plan
 from ownstep.smoothness import Smoothness
 from ownstep.support.errors import InvalidInput
 
@@ -93,6 +93,11 @@ def test_uniform_weights_replace_the_samples():
         (([1.0], [np.nan]), "L must be finite, got nan"),
         (([0.5, 0.5], [1.0]), "2 weights for 1 devices"),
         (([1.0], [1.0], [-0.1]), "mu must be at least 0, got -0.1"),
+        (([0.5, 0.5], [1.0, 1.01 * WIDEST]), "within a factor of 1e"),
+        (([0.5, 0.5], [1.0, 2.0], [0.1, np.nan]), "mu must be at least 0, got nan"),
+        (([0.5, 0.5], [1.0, 2.0], [0.5, 3.0]), "mu=3 and L=2 on device 2"),
+        (([1.0], [1.0], [0.0], ("a",), np.inf), "L_pooled must be positive, got inf"),
+        (([0.5, np.nan], [1, 2]), "weights must be finite, got nan"),
         (([1.0], [1.0], [2.0]), "mu=2 and L=1 on device 1"),
         (([1.0], [1.0], [0.0], ("a", "b")), "2 names for 1 devices"),
         (([1.0], [1.0], [0.0], ("a",), -1.0), "L_pooled must be positive, got -1.0"),
@@ -102,6 +107,20 @@ def test_uniform_weights_replace_the_samples():
 def test_bad_devices_are_refused_with_the_value(arguments, message):
     with pytest.raises(InvalidInput, match=message):
         Devices(*(np.asarray(a) if isinstance(a, list) else a for a in arguments))
+
+
+def test_what_devices_may_just_be():
+    """The widest range of constants, mu as large as L, weights that sum to one but for rounding; names by number."""
+    made = Devices(np.array([0.3, 0.7]) * (1 + 1e-12), np.array([1.0, WIDEST]), np.array([1.0, 0.0]))
+    assert made.names == ("D1", "D2")
+    assert len(made) == 2
+    assert Devices.uniform([2.0, 3.0], 0.5).mu.tolist() == [0.5, 0.5]
+    assert Devices.uniform(4.0).L.tolist() == [4.0]
+    whole = Devices(np.array([0.9, 0.1]), np.array([1.0, 3.0]), np.array([0.2, 0.1]), ("a", "b"), 1.1)
+    other = whole.reweighted("uniform")
+    assert (other.weights.tolist(), other.names, other.L_pooled) == ([0.5, 0.5], ("a", "b"), 1.1)
+    assert (other.L == whole.L).all()
+    assert (other.mu == whole.mu).all()
 
 
 def test_bad_smoothness_and_weights_rule():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -16,6 +19,7 @@ import torch
 from ownstep import partition
 from ownstep.engines import Bernoulli, cluster, saving
 from ownstep.engines.cluster import ranks
+from ownstep.engines.cluster import store as stores
 from ownstep.engines.cluster.answering import SharedAnswering
 from ownstep.engines.cluster.ranks import Ranks
 from ownstep.engines.cluster.shared import Shared
@@ -39,7 +43,7 @@ from ownstep.problems import BinaryLogistic, MultinomialLogistic, optimum
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import make_least_squares, make_logistic
-from .rank_threads import on_ranks
+from .rank_threads import Table, ThreadRanks, on_ranks
 
 BLOCKS = ([0, 1, 2], [3], [4, 5])
 """Six devices on three ranks, unequally."""
@@ -387,3 +391,149 @@ def test_a_sum_on_a_gpu_is_waited_for(a_group, monkeypatch, gpu):
     made.reduce(SimpleNamespace(nbytes=24, is_cuda=gpu))
     assert done == [24, "waited", *(["synchronised"] if gpu else [])]
     assert made.bytes == 24
+
+
+class Board(dict):
+    """A store that all threads of a test share; ``absent`` waits as long as it is told to."""
+
+    set, get = dict.__setitem__, dict.__getitem__
+
+    def has(self, key):
+        return key in self
+
+    def forget(self, key):
+        self.pop(key, None)
+
+    def absent(self, keys, seconds):
+        end = time.monotonic() + seconds
+        while not all(key in self for key in keys) and time.monotonic() < end:
+            time.sleep(0.005)
+        return [key for key in keys if key not in self]
+
+
+def test_ranks_that_start_again_share_a_name_that_no_earlier_start_had(monkeypatch):
+    """Whatever those who died left in the store: their words and the answers to them."""
+    board, names = Board({"hello/1": "old", "hello/2": "older", "welcome/old": "before", "welcome/older": "before"}), {}
+    starting = [
+        threading.Thread(target=lambda r=r: names.setdefault(r, ranks._common_name(board, r, 3))) for r in (2, 1, 0)
+    ]
+    for thread in starting:
+        thread.start()
+        time.sleep(0.02)
+    for thread in starting:
+        thread.join(20)
+    assert len(names) == 3
+    assert len(set(names.values())) == 1
+    assert names[0] != "before"
+    assert ranks._common_name(Board(), 0, 1) != names[0]
+    monkeypatch.setattr(ranks, "MEETING", 0.1)
+    with pytest.raises(OwnstepError, match=r"rank 1, rank 2 did not start within 0.1 s"):
+        ranks._common_name(Board(), 0, 3)
+    with pytest.raises(OwnstepError, match=r"rank 0 did not answer within 0.1 s"):
+        ranks._common_name(Board(), 1, 3)
+
+
+def test_an_error_on_one_rank_ends_all_and_says_where_it_happened():
+    def act(here):
+        def work():
+            if here.rank == 1:
+                raise OwnstepError("the disk is full")
+
+        try:
+            here.together(work)
+        except OwnstepError as error:
+            return str(error)
+        return None
+
+    said = on_ranks(3, act)
+    assert said == ["rank 1 (a thread): the disk is full", "the disk is full", "rank 1 (a thread): the disk is full"]
+    assert on_ranks(2, lambda here: here.together(lambda: None)) == [None, None]
+
+
+def test_the_first_signal_asks_to_stop_and_the_second_insists():
+    def hear(here):
+        with here.listening():
+            assert not here._stop_wanted
+            signal.raise_signal(signal.SIGTERM)
+            assert here._stop_wanted
+            signal.raise_signal(signal.SIGTERM)  # as often as one likes
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    hear(ThreadRanks(Table(1), 0))
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
+    here = ThreadRanks(Table(1), 0)
+    with here.listening():
+        signal.raise_signal(signal.SIGINT)
+    assert here._stop_wanted
+    on_ranks(2, lambda here: here.listening().__enter__())  # where nothing can be heard nothing is changed
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_large_sum_is_not_overwritten_while_somebody_holds_it():
+    """A small one is a copy; of the large ones, memory is used again once nobody looks at it, four at the most."""
+    here = ThreadRanks(Table(1), 0)
+    for n in (5, ranks.KEPT - 4):
+        held, numbers = here.add(np.arange(float(n)), np.array([7.0, 8.0]))
+        here.add(np.zeros(n), np.zeros(2))
+        assert held.tolist() == list(range(n))
+        assert numbers.tolist() == [7.0, 8.0]
+    held = [here.add(np.full(ranks.KEPT + 1, float(i)), np.zeros(0))[0] for i in range(6)]
+    assert [h[0] for h in held] == [h[-1] for h in held] == [0, 1, 2, 3, 4, 5]
+    (lent,) = here._lent.values()
+    assert len(lent) == ranks.MOST_LENT == 4
+    kept = {pair[1].ctypes.data for pair in lent}
+    del held
+    again, _ = here.add(np.zeros(ranks.KEPT + 1), np.zeros(0))
+    assert again.ctypes.data in kept
+    assert set(here._kept) == {5 + 2 + 2, ranks.KEPT}
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_words_of_control_ride_along(kind):
+    """One rank's wish is everybody's; what is summed beside it is not changed."""
+
+    def add(here):
+        here._stop_wanted, here.save_at = here.rank == 2, 0.0 if here.rank == 0 else np.inf
+        seen = here.add(np.ones(3, kind), np.array([1.0, 2.0]) * (here.rank == 1))
+        first = here.stop_agreed, here.save_agreed
+        return *seen, first
+
+    for total, numbers, agreed in on_ranks(3, add):
+        assert (total.dtype, total.tolist(), numbers.tolist()) == (kind, [3, 3, 3], [1, 2])
+        assert agreed == (True, True)
+
+    def nobody(here):
+        here.add(np.ones(3, kind), np.zeros(1))
+        return here.stop_agreed, here.save_agreed
+
+    assert on_ranks(2, nobody) == [(False, False)] * 2
+
+
+def test_a_store_that_is_silent_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(stores, "ANSWER", 0.05)
+    slow = SimpleNamespace(
+        set=lambda *_: time.sleep(0.3), check=lambda keys: keys == ["there"], get=lambda key: b"said"
+    )
+    store = stores.Store(slow)
+    with pytest.raises(stores.StoreSilent, match="does not answer within 0.05 s"):
+        store.set("a", "b")
+    assert store.get("there") == "said"
+    assert (store.has("there"), store.has("gone")) == (True, False)
+
+    def wait(keys, limit):
+        assert limit == timedelta(seconds=0.1)
+        raise RuntimeError("timed out")
+
+    slow.wait = wait
+    assert store.absent(["there", "gone"], 0.1) == ["gone"]
+    slow.wait = lambda keys, limit: None
+    assert store.absent(["there", "gone"], 0.1) == []
+    slow.wait = lambda keys, limit: time.sleep(0.4)
+    with pytest.raises(stores.StoreSilent):
+        store.absent(["there"], 0.1)
+    slow.delete_key = lambda key: forgotten.append(key)
+    forgotten = []
+    store.forget("a")
+    assert forgotten == ["a"]
