@@ -19,7 +19,7 @@ from ownstep.methods.own.metric import Metric, compressed
 from ownstep.methods.own.sketch_bank import Bank
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic, optimum
 from ownstep.smoothness import sketch as making
-from ownstep.smoothness.sketch import checked, nystrom, own_sketch, rank_of, shared_matrix
+from ownstep.smoothness.sketch import _left_vectors, checked, nystrom, own_sketch, qr, rank_of, ritz, shared_matrix
 from ownstep.support.errors import InvalidInput
 
 from ..conftest import make_logistic
@@ -539,3 +539,66 @@ def test_large_sketches_are_not_kept(monkeypatch):
     monkeypatch.setattr("ownstep.engines.local.sketching.MOST_DECOMPOSED", 3)
     with pytest.raises(InvalidInput, match="at most 3 coordinates, here are 4"):
         sketching.own(problem.x0(), SketchWork(2, skip=0), np.ones(3, bool))
+
+
+@pytest.mark.parametrize("spread", [1.0, 50.0, 1e5, 1e9])
+@pytest.mark.parametrize("kind", ["float64", "float32", "torch"])
+def test_columns_become_orthonormal_and_span_the_same(kind, spread):
+    """Columns from 1 down to 1/spread in length, none parallel to another; by Cholesky or by Householder."""
+    rng = np.random.default_rng(2)
+    matrix = np.linalg.qr(rng.standard_normal((9, 4)))[0] @ np.diag(np.geomspace(1, 1 / spread, 4))
+    matrix = matrix @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    given = matrix.astype(np.float32) if kind == "float32" else matrix
+    if kind == "torch":
+        given = pytest.importorskip("torch").as_tensor(matrix)
+    Q = np.asarray(qr(given))
+    small = 1e-6 if kind == "float32" else 1e-13
+    np.testing.assert_allclose(Q.T @ Q, np.eye(4), atol=4 * small)
+    np.testing.assert_allclose(Q @ (Q.T @ np.asarray(given)), given, atol=4 * small)
+    assert qr(given[:, :0]).shape == (9, 0)
+    if kind != "float32":
+        vectors, squares = _left_vectors(given)
+        sizes = np.linalg.svd(matrix)[1]
+        np.testing.assert_allclose(np.asarray(vectors) @ np.asarray(vectors).T, np.eye(4), atol=1e-5)
+        np.testing.assert_allclose(np.sqrt(squares), sizes, rtol=1e-5)
+        half = np.asarray(vectors) @ matrix
+        np.testing.assert_allclose(half @ half.T, np.diag(squares), atol=1e-10)
+
+
+def test_where_a_loss_curves_downwards_too_the_sizes_are_sent():
+    rng = np.random.default_rng(3)
+    basis = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    H = basis @ np.diag([3.0, -5.0, 1.0, -0.5, 0.2, 4.0]) @ basis.T
+    K = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    vectors, values = ritz(K, H @ K)
+    np.testing.assert_allclose(values, [5, 4, 3, 1, 0.5, 0.2])
+    np.testing.assert_allclose(np.abs((vectors @ H * vectors).sum(axis=1)), values)
+    np.testing.assert_allclose(vectors @ H @ H, (values**2)[:, None] * vectors, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("rank", "dim", "rows", "revealing", "sent"),
+    [
+        (3, 9, 6, "refuse", 3), (4, 9, 6, "refuse", None), (9, 3, 6, "refuse", 3), (4, 9, 8, "refuse", 4),
+        (4, 9, 6, "halve", 3), (4, 9, 7, "halve", 3), (4, 9, 1, "halve", 0), (4, 9, 6, "allow", 4),
+        (9, 9, 6, "allow", 6), (9, 5, 6, "allow", 5), (1, 9, 1, "refuse", None), (0, 9, 1, "refuse", 0),
+    ],
+)  # fmt: skip
+def test_how_many_eigenpairs_a_device_sends(rank, dim, rows, revealing, sent):
+    if sent is None:
+        with pytest.raises(InvalidInput, match=f"of rank {rank} would show the span of the {rows} rows of device 'a'"):
+            rank_of(rank, dim, rows, revealing, "a")
+    else:
+        assert rank_of(rank, dim, rows, revealing, "a") == sent
+
+
+def test_what_is_left_of_the_curvature():
+    """The mean of what the trace has beside the values; half the smallest value where nobody knows it; at least 0."""
+    two = np.eye(2, 5)
+    for values, trace, rest in (
+        ([4.0, 2.0], 9.0, 1.0), ([4.0, 2.0], np.nan, 1.0), ([4.0, 1.0], np.nan, 0.5), ([4.0, 2.0], 5.0, 0.0),
+    ):  # fmt: skip
+        assert Sketch(two, np.array(values), trace).rest == pytest.approx(rest)
+    assert Sketch(np.eye(5), np.ones(5), 7.0).rest == 0.0
+    assert Sketch(np.zeros((0, 5)), np.zeros(0), 7.0).rest == pytest.approx(1.4)
+    assert Sketch(np.zeros((0, 5)), np.zeros(0), -1.0).rest == 0.0
