@@ -396,3 +396,19 @@ def test_pieces_of_any_size_add_up_to_the_whole(chunk):
     for wrong in (0, -1, 2.5):
         with pytest.raises(InvalidInput, match="chunk must be a whole number of at least 1"):
             Network(model, x, y, chunk=wrong)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_passes_are_recorded_where_they_are_in_one_piece_and_asked_for(graph, monkeypatch):
+    """On a GPU, that is: a CPU has its samples in pieces. Many devices alone are not, each would be a graph."""
+    asked, network = [], sys.modules[Network.__module__]
+    monkeypatch.setattr(network, "Replay", lambda call, record, *more: asked.append(record) or call)
+    problem(3, graph=graph)
+    monkeypatch.setattr(network, "CPU_CHUNK", None)  # as elsewhere
+    problem(3, graph=graph)
+    problem(3, graph=graph, chunk=5)
+    monkeypatch.setattr(network, "MOST_RECORDED", 3)
+    problem(3, graph=graph)
+    monkeypatch.setattr(network, "MOST_RECORDED", 2)
+    problem(3, graph=graph)
+    assert asked == [False, False, graph, graph, False, False, graph, graph, graph, False]
