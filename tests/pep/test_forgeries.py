@@ -85,6 +85,21 @@ HONEST |= {
 }
 
 
+def apart(*counts: int) -> dict:
+    """Two kinds, whose devices may differ in the second only: ``counts`` of each, of weight 1/2 together.
+
+    Each pair of conditions between z_c and x* adds 4 s_c^2 + 4 s_c z_c, and the radii 3/4 z_1^2 and 2 z_2^2; s_2 = -s_1.
+    4 s^2 + 4 s z + r z^2 is semidefinite from r = 1 on: for the second kind. Of the first there is only one device, as
+    the second has 2 s^2 to spare, and 6 s^2 + 4 s z + 3/4 z^2 is semidefinite.
+    """
+    kinds = [(n, str(Fraction(1, 2 * n)), "0", "1") for n in counts]
+    pairs = [[c, *points, "4"] for c in (0, 1) for points in (("own", "*"), ("*", "own"))]
+    return made(kinds, "distance", "15/4", "1", pairs, rstar="1", own=["3/4", "2"], **IDLE)
+
+
+HONEST |= {"twins of the kind that may differ": apart(1, 2), "no twins": apart(1, 1)}
+
+
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_certificates_pass(name: str) -> None:
     assert checker.check(HONEST[name]) == Fraction(HONEST[name]["bound"])
@@ -188,6 +203,8 @@ FORGED: dict[str, Any] = {
     "a bound below what is proved": changed(HONEST["half"], "bound", to="1/3"),
     "twins that may not differ": one_for_two(0, 1),
     "twins of the first kind that may not differ": one_for_two(0),
+    "twins of the kind that may not differ": apart(2, 1),
+    "twins of both kinds": apart(2, 3),
     "negative multipliers of the radii": negative_radii()[0],
 }  # fmt: skip
 
