@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from ownstep import pep
 from ownstep.methods import GD, At, Never, OwnStep
 from ownstep.methods.base import Answer
+from ownstep.pep import bound as bound_module
 from ownstep.pep.conditions import assemble, cuts
+from ownstep.pep.proof import certificate
 from ownstep.pep.proof.certificate import slacks
 from ownstep.pep.search import Search
 from ownstep.pep.trace.symbolic import trace
@@ -114,3 +118,27 @@ def test_the_number_of_devices_does_not_matter(total: int) -> None:
     bound = pep.worst_case(OwnStep(At(5)), devices, 10, 10, 1)
     assert bound.gap <= 1e-5
     assert bound.upper == pytest.approx(0.896475, rel=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ((4,), "device 5"),
+        ((0, 1, 2, 3, 4, 5, 6, 7), "devices 1-8"),
+        ((0, 2), "devices 1, 3"),
+        ((0, 2, 4, 5, 6, 7), "devices 1, 3, 5, 6, 7, 8"),
+        ((0, 2, 4, 5, 6, 7, 9), "devices 1, 3, 5, 6, 7, 8, ..."),
+    ],
+)
+def test_devices_are_named(members: tuple[int, ...], said: str) -> None:
+    group = SimpleNamespace(members=members)
+    assert certificate._who(SimpleNamespace(groups=[None, group]), 1) == said
+
+
+def test_tracing_takes_of_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 130.0, 100.0, 130.0])
+    monkeypatch.setattr(bound_module.time, "perf_counter", lambda: next(clock))
+    assert bound_module._traced(GD(), DEVICES, 2, 45.0)[1] == 15.0
+    assert bound_module._traced(GD(), DEVICES, 2, 20.0)[1] == 0.0
+    monkeypatch.undo()
+    assert bound_module._traced(GD(), DEVICES, 2, None)[1] is None

@@ -88,7 +88,7 @@ HONEST |= {
 def apart(*counts: int) -> dict:
     """Two kinds, whose devices may differ in the second only: ``counts`` of each, of weight 1/2 together.
 
-    Each pair of conditions between z_c and x* adds 4 s_c^2 + 4 s_c z_c, and the radii 3/4 z_1^2 and 2 z_2^2; s_2 = -s_1.
+    Each pair of conditions between z_c and x* adds 4 s_c^2 + 4 s_c z_c, the radii 3/4 z_1^2 and 2 z_2^2; s_2 = -s_1.
     4 s^2 + 4 s z + r z^2 is semidefinite from r = 1 on: for the second kind. Of the first there is only one device, as
     the second has 2 s^2 to spare, and 6 s^2 + 4 s z + 3/4 z^2 is semidefinite.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 
 from ownstep import pep
 from ownstep.cli import main
-from ownstep.methods import GD, At, Nesterov, Never, OwnStep
+from ownstep.methods import GD, At, DecentralisedGD, Nesterov, Never, OwnStep
 from ownstep.pep import few_kinds
 from ownstep.pep.few_kinds import Above, Few
 from ownstep.pep.search import Search
@@ -125,11 +126,110 @@ def test_own_minimisers_count_with_the_largest_of_a_node() -> None:
     assert all(upper(cap) > truth for cap in (0.0, 0.5, 1.0))
 
 
+def test_clusters_stand_for_sums_of_their_devices() -> None:
+    """With one h and one s: every sum and f, of the devices and of the one function; the furthest minimiser first."""
+    devices, rng = population(4, 7), np.random.default_rng(4)
+    asked = asked_of(OwnStep(At(2)), devices, 3, 0.5, "value")
+    d, label = asked.devices, np.array([1, 0, 1, 2, 0, 1, 0])
+    groups = below(asked, label, local_optima=True)
+    assert [sorted(g.members) for g in groups] == [[1, 4, 6], [0, 2, 5], [3]]
+    assert all(g.own is None for g in below(asked, label, local_optima=False))
+    x, u = rng.normal(size=3), rng.normal(size=(3, 3))
+    a = d.L - d.mu
+    for b, g in enumerate(groups):
+        index = list(g.members)
+        assert g.weight == pytest.approx(d.weights[index].sum())
+        e = d.mu[index] / a[index]
+        assert e[0] == e.min()
+        assert g.own == pytest.approx(e[0] * (g.L - g.mu))
+        gradients = d.mu[index][:, None] * x + np.outer(a[index], u[b])
+        for k, mix in enumerate([*asked.path.mixes, d.weights]):
+            slope = (g.L - g.mu) * u[b]
+            seen = g.mix[k] * slope + g.pull[k] * x if k < 3 else g.weight * (slope + g.mu * x)
+            np.testing.assert_allclose(seen, np.asarray(mix)[index] @ gradients, rtol=1e-12)
+
+
+def cost_of_nodes(t, w, nodes, signed: bool) -> float:
+    """Each device between nodes tau and tau' adds w (t - tau)(tau' - t) / unit^2."""
+    unit = np.abs(t) if signed else np.abs(t).max()
+    right = np.clip(np.searchsorted(nodes, t), 1, len(nodes) - 1)
+    return float(np.sum(w * (t - nodes[right - 1]) * (nodes[right] - t) / unit**2))
+
+
+def spread_of_clusters(t, w, label, signed: bool) -> float:
+    """Weighted squares of how far log t is from its cluster's mean."""
+    u, total = np.log(np.abs(t)) if signed else t, 0.0
+    for b in set(label):
+        mine = label == b
+        total += float(w[mine] @ (u[mine] - w[mine] @ u[mine] / w[mine].sum()) ** 2)
+    return total
+
+
+@pytest.mark.parametrize("kinds", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(6))
+def test_nodes_and_clusters_are_the_best_of_all(seed: int, kinds: int) -> None:
+    """By trying every choice of nodes, and every way to cut the line; equal t, and t of both signs."""
+    rng = np.random.default_rng([8, seed])
+    t = rng.choice(np.exp(rng.uniform(0, 3, 7)), 9) * (-1 if seed % 3 == 1 else 1)
+    t = t - t.mean() * (seed % 3 == 2)
+    w = rng.uniform(0.1, 1, 9)
+    nodes, label = places(t, w, kinds)
+    values, signed = np.unique(t), seed % 3 != 2
+    count = min(kinds, len(values))
+    ends, inner = (values[0], values[-1]), values[1:-1]
+    costs = [
+        cost_of_nodes(t, w, np.array(sorted({*ends, *more})), signed)
+        for more in itertools.combinations(inner, min(count - 2, len(inner)))
+    ]
+    assert (np.diff(nodes) > 0).all()
+    assert {*ends} <= {*nodes} <= {*values}
+    assert len(nodes) == count
+    assert cost_of_nodes(t, w, nodes, signed) == pytest.approx(min(costs), rel=1e-9, abs=1e-12)
+    cuts = [
+        spread_of_clusters(t, w, np.searchsorted(values[list(at)], t, side="right"), signed)
+        for at in itertools.combinations(range(1, len(values)), count - 1)
+    ]
+    assert len({*label}) == count
+    assert spread_of_clusters(t, w, label, signed) == pytest.approx(min(cuts), rel=1e-9, abs=1e-12)
+    for b in range(count):
+        assert (label[(t >= t[label == b].min()) & (t <= t[label == b].max())] == b).all()
+
+
+def test_one_value_has_one_cluster_and_many_are_thinned_out(monkeypatch) -> None:
+    """Of more different t than are considered, both ends stay candidates, and every device has its cluster."""
+    _, label = places(np.full(4, 2.0), np.full(4, 0.25), 3)
+    assert label.tolist() == [0] * 4
+    monkeypatch.setattr("ownstep.pep.trace.kinds.CANDIDATES", 10)
+    t = np.linspace(1, 3, 101)
+    nodes, label = places(t, np.full(101, 1 / 101), 4)
+    assert (nodes[0], nodes[-1], len(nodes)) == (1, 3, 4)
+    assert {*nodes} <= {*t[np.linspace(0, 100, 10).round().astype(int)]}
+    assert (np.diff(label) >= 0).all()
+    assert {*label} == {0, 1, 2, 3}
+
+
 def test_lines() -> None:
     devices = population(1, 5)
     for method, straight in ((OwnStep(At(2)), True), (GD(), False), (Nesterov("mean"), False)):
         found = line(trace(method, devices, 4), devices)  # gradient descent's ratios are one point: nothing to enclose
         assert (found is not None) == straight
+    path = trace(OwnStep(At(2)), devices, 4)
+    found, ratios = line(path, devices), np.stack(path.mixes) / devices.weights
+    np.testing.assert_allclose(found.at(found.t), ratios, rtol=1e-11)
+    assert found.beta[2:].tolist() == [0.0, 0.0]
+    np.testing.assert_allclose(found.at(np.zeros(1))[:, 0], found.alpha)
+    bent = replace(path, mixes=(path.mixes[0], path.mixes[1] ** 2, *path.mixes[2:]))
+    assert line(bent, devices) is None
+    nearly = replace(path, mixes=(path.mixes[0] * (1 + 1e-10 * np.array([1, 0, 0, 0, 0])), *path.mixes[1:]))
+    assert line(nearly, devices) is None
+    within = replace(path, mixes=(path.mixes[0] * (1 + 1e-11 * np.array([1, 0, 0, 0, 0])), *path.mixes[1:]))
+    assert line(within, devices) is not None
+    scaled = replace(path, mixes=tuple(a * m for a, m in zip((1e-9, -3.0, 1e6, 0.0), path.mixes, strict=True)))
+    np.testing.assert_allclose(
+        line(scaled, devices).at(line(scaled, devices).t), np.stack(scaled.mixes) / devices.weights, rtol=1e-11
+    )
+    assert line(trace(DecentralisedGD(), devices, 2), devices) is None
+    assert line(trace(OwnStep(At(2)), devices, 0), devices) is None
 
 
 def test_few_kinds_through_the_front_door(monkeypatch, capsys, tmp_path) -> None:
@@ -141,6 +241,10 @@ def test_few_kinds_through_the_front_door(monkeypatch, capsys, tmp_path) -> None
     assert bound.kinds == 3
     assert "6 different devices in 3 kinds" in bound.status
     assert 0 < bound.gap < 0.5
+    assert (bound.rounds, bound.r0, bound.rstar, bound.metric) == (2, 1.0, 0.5, "value")
+    assert bound.size >= few_kinds.columns(2, 3, True)
+    assert bound.conditions > bound.solves > 0
+    assert bound.seconds > 0
     found = bound.instance()
     assert found.error == pytest.approx(bound.lower, rel=1e-6)
     assert sorted(i for loss in found.losses for i in loss.members) == list(range(6))

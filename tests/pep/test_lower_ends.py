@@ -137,7 +137,7 @@ def test_several_pieces_have_a_minimiser_too() -> None:
 
 
 def test_what_devices_answer_is_weighed() -> None:
-    """Sums by the mix asked for, values by the devices' weights; a point per device where all gradients are asked for."""
+    """Sums by the mix asked for, values by the devices' weights; a point per device where all gradients are."""
     devices = Devices(np.array([0.2, 0.5, 0.3]), np.array([1.0, 2.0, 2.0]), np.array([0.1, 0.3, 0.3]))
     none = np.zeros((1, 2))
     losses = (
@@ -212,7 +212,10 @@ def test_values_hold_for_all_data_within_the_errors(replay: _Replay, seed: int) 
     v = int(x * rng.uniform(0.2, 0.9) * float(M))
     replay_of = _Replay(replay.asked, replay.found)
     replay_of.found = type(replay.found)(
-        replay.found.x0, (replay.found.parts[0], Part((1,), float(M), None, np.zeros(1), None)), replay.found.slopes, 0.0
+        replay.found.x0,
+        (replay.found.parts[0], Part((1,), float(M), None, np.zeros(1), None)),
+        replay.found.slopes,
+        0.0,
     )
 
     def value(x: int, v: int, e_x: int, e_v: int) -> int | None:

@@ -29,6 +29,7 @@ CASES = {
     "own steps": (DecentralisedGD("own", order="atc"), UNLIKE, "gradient", {"network": NETWORK}),
     "nids": (NIDS("own"), UNLIKE, "value_average", {"network": NETWORK}),
     "tracking": (GradientTracking(0.1), ALIKE, "distance_devices", {"network": NETWORK}),
+    "one eigenvalue": (DecentralisedGD(0.3), ALIKE, "distance_average", {"network": pep.Spectral(0.25, 0.25)}),
     "apart": (EXTRA(0.3), ALIKE, "consensus", {"network": NETWORK, "start": pep.Start("ball", trackers=0.5)}),
     "any number": (
         EXTRA(0.3),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ownstep import pep
-from ownstep.methods import GD, At, DecentralisedGD, HeavyBall, Nesterov, OwnStep
+from ownstep.methods import GD, At, DecentralisedGD, HeavyBall, OwnStep
 from ownstep.methods.base import Answer
 from ownstep.pep.conditions import assemble, cuts
 from ownstep.pep.conditions.gram import build
@@ -154,7 +154,9 @@ def world(name: str, sparse: bool = True) -> World:
     mean = np.stack([known[column] for column in gram.columns]) / gram.scale[:, None]
     apart = [rng.standard_normal((len(s), 3)) for s in gram.difference_scale if s is not None]
     packed = rng.standard_normal(len(gram.value_scale))
-    values = [np.where(t.value >= 0, (packed * gram.value_scale)[t.value] if len(packed) else 0, 0) for t in gram.triples]
+    values = [
+        np.where(t.value >= 0, (packed * gram.value_scale)[t.value] if len(packed) else 0, 0) for t in gram.triples
+    ]
     return World(search, gram, x, v, tilts, points, mean, apart, values, packed)
 
 
@@ -171,7 +173,8 @@ def test_rows_are_the_points_the_real_method_visits(made: World) -> None:
         assert t.names[:1] == ("*",)
         assert (t.names[-1] == "own") is gram.local_optima
         assert t.curvature == g.L - g.mu
-        assert (t.value[0] == -1) and (g.quadratic or (t.value[1:] >= 0).all())
+        assert t.value[0] == -1
+        assert g.quadratic or (t.value[1:] >= 0).all()
         if g.twins:
             x, v = made.differences(c)
             rows = made.apart[blocks(gram).index(c)]
@@ -203,7 +206,9 @@ def test_columns_of_slopes_alone_say_the_same(name: str) -> None:
 def test_every_condition_is_the_interpolation_inequality(made: World) -> None:
     """Values, mean block and differences of all ordered pairs; the largest entry of a row is one."""
     gram, pairs = made.gram, cuts.all_pairs(made.gram)
-    count = sum(len(t.names) * (len(t.names) - 1) for t, g in zip(gram.triples, gram.groups, strict=True) if not g.quadratic)
+    count = sum(
+        len(t.names) * (len(t.names) - 1) for t, g in zip(gram.triples, gram.groups, strict=True) if not g.quadratic
+    )
     assert len({*map(tuple, pairs.tolist())}) == len(pairs) == count
     rows = assemble.conditions(gram, pairs)
     literal = np.array([made.condition(*pair) for pair in pairs])
@@ -232,7 +237,10 @@ def test_the_metric_and_the_radii_are_what_they_are_called(made: World) -> None:
     if metric == "distance":
         literal = sum(a * x @ x for a, x in zip(w, final, strict=True))
     elif metric == "gradient":
-        slope = sum(a * (made.v[c, last] + g.mu * final[c] + made.tilts[c]) for c, (a, g) in enumerate(zip(w, gram.groups, strict=True)))
+        slope = sum(
+            a * (made.v[c, last] + g.mu * final[c] + made.tilts[c])
+            for c, (a, g) in enumerate(zip(w, gram.groups, strict=True))
+        )
         literal = slope @ slope
     else:
         literal = sum(
@@ -474,7 +482,10 @@ def test_solutions_are_feasible_and_meet(name: str) -> None:
 @pytest.mark.parametrize("metric", ["value", "distance", "gradient"])
 def test_points_apart_from_beginning_to_end(metric: str) -> None:
     """Against a program of all devices on another solver, and the real method on the worst functions."""
-    method, devices = Apart("own", order="atc"), Devices(np.array([0.3, 0.7]), np.array([0.5, 2.0]), np.array([0.1, 0.0]))
+    method, devices = (
+        Apart("own", order="atc"),
+        Devices(np.array([0.3, 0.7]), np.array([0.5, 2.0]), np.array([0.1, 0.0])),
+    )
     bound = pep.worst_case(method, devices, 2, R0, RSTAR, metric)
     assert bound.upper == pytest.approx(independent.worst_case(method, devices, 2, R0, RSTAR, metric).value, rel=1e-5)
     assert bound.gap <= 1e-5

@@ -29,6 +29,10 @@ from ownstep.pep.networks.kind_vectors import Averaging, Frame, Kinds
 from ownstep.pep.networks.network_trace import Follower
 from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples
 from ownstep.pep.networks.scaled import Program
+from ownstep.pep.rates.lift import _relations, lift
+from ownstep.pep.rates.lyapunov import Program as RateProgram
+from ownstep.pep.rates.lyapunov import pose
+from ownstep.pep.rates.slowest import Line, slowest
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -164,3 +168,69 @@ def test_what_has_no_rate() -> None:
         pep.rate(GD(1.0), ONE, "value")
     with pytest.raises(InvalidInput, match="two devices"):
         pep.rate(EXTRA(0.3), ONE, network=pep.Spectral(0, 0.5))
+    for tolerance in (0.0, -1e-6, math.nan):
+        with pytest.raises(InvalidInput, match="tolerance must be positive"):
+            pep.rate(GD(1.0), ONE, tolerance=tolerance)
+    with pytest.raises(InvalidInput, match="memory"):
+        pep.rate(GD(1.0), ONE, memory=-1)
+
+
+@pytest.mark.parametrize("network", [None, pep.Spectral(-0.4, 0.2)])
+def test_quadratics_that_are_tried_belong_to_their_classes(network, monkeypatch) -> None:
+    """All the same share of the way from mu_i to L_i, one kind against the others, every other device; 5 networks."""
+    devices = pep.repeated([1.0, 2.0, 4.0], [0.1, 0.2, 1.0], [2, 1, 2])
+    tried, factors = [], []
+
+    def radius(self, q) -> float:
+        tried.append((q - self.devices.mu) / (self.devices.L - self.devices.mu))
+        return float(len(tried))
+
+    class Noted(Line):
+        def __init__(self, *arguments) -> None:
+            factors.append(arguments[4])
+            super().__init__(*arguments)
+
+    monkeypatch.setattr("ownstep.pep.rates.slowest.Line", Noted)
+    monkeypatch.setattr(Line, "radius", radius)
+    monkeypatch.setattr(Line, "exact", lambda self: len(tried) < 20)
+    method = DecentralisedGD(0.1) if network else GD(0.1)
+    largest, exact = slowest(method, devices, ["x"], network)
+    assert largest == len(tried)
+    assert exact is (network is None)
+    assert factors == pytest.approx([-0.4, -0.25, -0.1, 0.05, 0.2] if network else [0.0])
+    kinds, wanted = np.array([0, 0, 1, 2, 2]), [np.full(5, t) for t in np.linspace(0, 1, 9)]
+    wanted += [np.where(kinds == c, t, 1 - t) for c in range(3) for t in (0.0, 1.0)] + [np.array([0, 1, 0, 1, 0])]
+    assert len(tried) == len(wanted) * (5 if network else 1)
+    for share in wanted:
+        assert any(np.allclose(share, one) for one in tried)
+
+
+def test_which_rows_follow_from_those_before_them() -> None:
+    """None for a row of its own, else its coefficients; rows of zeros follow from nothing, and small ones count."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 4))
+    rows = [0 * a, a, 2 * a, 1e-6 * b, a - 3 * b, 0 * b, a + 1e-3 * rng.standard_normal(4)]
+    found = _relations(rows)
+    assert found[0] == found[5] == {}
+    assert found[1] is found[3] is found[6] is None
+    assert found[2] == {1: 2.0}
+    assert found[4] == pytest.approx({1: 1.0, 3: -3e6})
+
+
+@pytest.mark.parametrize("memory", [1, 2])
+def test_multipliers_in_the_conditions_own_units(memory: int) -> None:
+    """Scaled columns times variables are conditions times multipliers: matrices Z and numbers a, one W per round."""
+    network = pep.Spectral(-0.3, 0.4, each_round=True)
+    lifted = lift(GradientTracking(0.1), pep.repeated([1.0, 2.0], 0.2), network, memory + 1)
+    program = RateProgram(pose(lifted, memory, network.lo, network.hi))
+    rng = np.random.default_rng(memory)
+    for side, inter, mixed in zip(program.sides, program.search.conditions, program.search.mixed, strict=True):
+        x = rng.standard_normal(side.variables)
+        lam, Z, a = side.named(x)
+        total = inter.rows.blocks.T @ lam
+        assert [m.steps for m in mixed] == [len(z) for z in Z]
+        for m, z, free in zip(mixed, Z, a, strict=True):
+            c, r = np.tril_indices(m.steps)
+            total = total + (np.where(c == r, 1, 2) * z[c, r]) @ m.bounded + free @ m.symmetric
+        np.testing.assert_allclose(side.matrix @ x, total * program.scale, atol=1e-9)
+        np.testing.assert_allclose(side.values.T @ x[: side.count], inter.rows.values.T @ lam * program.value_unit)

@@ -109,7 +109,6 @@ def conditions(gram: Gram, pairs: Index) -> Conditions:
     size = np.zeros(count)
     for block in (mean, values, *differences):
         size = np.maximum(size, abs(block).max(axis=1).toarray().ravel() if block.shape[1] else 0.0)
-    size[size == 0] = 1.0
     scaled = sp.diags_array(1 / size)
     return Conditions(
         pairs,

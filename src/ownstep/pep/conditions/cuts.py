@@ -104,7 +104,7 @@ def broken(gram: Gram, found: Solution) -> list[Array]:
             out.append(np.zeros((len(x), len(x))))
             continue
         scale = np.append(gram.value_scale, 0.0)
-        phi = np.append(found.values, 0.0)[t.value] * scale[t.value]
+        phi = np.append(found.values * gram.value_scale, 0.0)[t.value]
         squares = np.einsum("ij,ij->i", v, v)
         distance = squares[:, None] + squares - 2 * v @ v.T
         excess = phi - phi[:, None] + x @ v.T - np.einsum("ij,ij->i", x, v) + distance / (2 * t.curvature)

@@ -83,7 +83,7 @@ def repaired(
     if embed is not None:
         made[0] = embed.T @ made[0] @ embed
         sizes[0] *= float(np.linalg.norm(embed, 2)) ** 2
-    slack = min((_smallest(m) - ROUNDING * size for m, size in zip(made, sizes, strict=True)), default=0.0)
+    slack = min(float(np.linalg.eigvalsh(m)[0]) - ROUNDING * size for m, size in zip(made, sizes, strict=True))
     bound = float(limits.sum()) * target.size * (1 + ROUNDING)
     return Proof(bound, limits, multipliers, slack, float(np.abs(left).max(initial=0)))
 
@@ -157,7 +157,3 @@ def _cancel(gram: Gram, rows: Conditions, multipliers: Array, left: Array) -> Ar
         unit = gram.value_scale[index] / rows.size[chosen]
         out[chosen] += np.maximum(sign * left[index], 0.0) / unit
     return out
-
-
-def _smallest(matrix: Array) -> float:
-    return float(np.linalg.eigvalsh(matrix)[0]) if len(matrix) else 0.0

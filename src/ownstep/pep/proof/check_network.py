@@ -177,8 +177,8 @@ def radius(text: Any) -> Fraction:
     return length
 
 
-def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], Any, Stack, list[Stack], Stack | None]:
-    """(triples by name, mixing steps, tilt, start, points, last stack), all derived from the statement."""
+def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], Any, Stack, Stack, Stack | None]:
+    """(triples by name, mixing steps, tilt, start, judged point, last stack), all derived from the statement."""
     rstar, same = s["start"]["rstar"], s["start"]["points"] == "same"
     tilted = rstar == "inf" or radius(rstar) > 0
     need(s["start"]["points"] in STARTS, "the start")
@@ -229,7 +229,7 @@ def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], 
     if tilt is not None and rstar != "inf":
         z = case.fresh("z")
         triples["own"] = (z, case.combine((-ONE, tilt), ([-mu for mu in case.mu], z)))
-    return triples, mixed, tilt, start, [*points[:-1], judged], stack
+    return triples, mixed, tilt, start, judged, stack
 
 
 def radii(case: Case, s: Any, triples: Any, tilt: Any, start: Stack) -> list[tuple[Any, Fraction]]:
@@ -318,10 +318,10 @@ def check(certificate: Any) -> Fraction:
     fields(m, "start", "conditions", "Z", "a")
     bound = exact(text)
     case = Case(s)
-    triples, mixed, tilt, start, points, stack = run(case, s)
+    triples, mixed, tilt, start, judged, stack = run(case, s)
     nothing: Stack = [({}, {}) for _ in case.every]
     known = {"*": (nothing, nothing), **triples}
-    values = subtract_metric(case, s, triples, points[-1], stack)
+    values = subtract_metric(case, s, triples, judged, stack)
     for c, p, q, times in m["conditions"]:
         need(all(type(name) in (int, str) and name in known for name in (p, q)), f"there is no point {p!r} or {q!r}")
         t, (x_p, v_p), (x_q, v_q) = exact(times), known[p], known[q]
