@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ownstep import pep
-from ownstep.methods import GD, At, HeavyBall, Nesterov, NormBelow, OwnStep, Plateau
+from ownstep.methods import GD, At, DecentralisedGD, HeavyBall, Nesterov, NormBelow, OwnStep, Plateau
 from ownstep.methods.base import Answer, norm
-from ownstep.pep.trace.symbolic import LossValue, NotLinear, Stack, Vector, trace
+from ownstep.pep.trace.symbolic import LossValue, NotLinear, Stack, Trace, Vector, trace
+from ownstep.pep.trace.symmetry import follows_weights, groups
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -160,3 +162,56 @@ def test_a_failed_solve_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ownstep.pep.search.solve", fail)
     with pytest.raises(OwnstepError, match=r"solver failed.*NumericalError"):
         pep.worst_case(GD(), DEVICES, 2)
+
+
+def test_which_devices_pool() -> None:
+    """Those whose mix is the same multiple of their weight in every round, up to eleven digits; weighted means."""
+    devices = Devices(
+        np.array([0.125, 0.25, 0.5, 0.125]), np.array([1.0, 3.0, 2.0, 5.0]), np.array([0.5, 0.0, 1.0, 0.25])
+    )
+    path, ratios = trace(GD(), devices, 2), np.array([[0.75, 0.75, 0.75, 0.75], [6.0, 6.0, 6.0, 6.0]])
+
+    def found(*changes: tuple[int, int, float], **options: bool) -> list[tuple[int, ...]]:
+        other = ratios.copy()
+        for k, i, change in changes:
+            other[k, i] *= 1 + change
+        mixed = replace(path, mixes=tuple(other * devices.weights))
+        return [g.members for g in groups(mixed, devices, **{"local_optima": False} | options)]
+
+    assert found() == found((0, 1, 3e-12), (1, 2, 3e-12)) == [(0, 1, 2, 3)]
+    assert found((0, 1, 3e-11)) == [(0, 2, 3), (1,)]
+    assert found((1, 3, 3e-11), (1, 0, 3e-11)) == [(0, 3), (1, 2)]
+    assert found((1, 2, -2.0)) == [(0, 1, 3), (2,)]
+    assert found(symmetry=False) == found(local_optima=True) == [(0,), (1,), (2,), (3,)]
+    (pool,) = groups(replace(path, mixes=tuple(ratios * devices.weights)), devices, local_optima=False)
+    assert (pool.mu, pool.L, pool.weight, pool.twins) == (0.59375, 2.5, 1.0, False)
+    np.testing.assert_allclose(pool.mix, [0.75, 6.0])
+    assert follows_weights(replace(path, mixes=tuple(ratios * devices.weights)), devices)
+    off = ratios * (1 + 3e-11 * np.eye(4)[[1, 1]])
+    assert not follows_weights(replace(path, mixes=tuple(off * devices.weights)), devices)
+    assert not follows_weights(trace(DecentralisedGD(), devices, 1), devices)
+
+
+def test_which_devices_are_twins() -> None:
+    """Alike in mu, L, weight and every mix: any difference sets them apart."""
+    same = [np.full(4, 0.25), np.full(4, 2.0), np.full(4, 0.5)]
+    path = trace(OwnStep(At(1)), Devices(*same), 3)
+
+    def twins(devices: Devices, path: Trace) -> list[tuple[tuple[int, ...], bool]]:
+        return [(g.members, g.twins) for g in groups(path, devices, local_optima=True)]
+
+    assert twins(Devices(*same), path) == [((0, 1, 2, 3), True)]
+    for which in range(3):
+        other = [a.copy() for a in same]
+        other[which][1] *= 1.5
+        other[0] /= other[0].sum()
+        assert twins(Devices(*other), path) == [((0, 2, 3), True), ((1,), False)]
+    for k in range(3):
+        mixes = [m.copy() for m in path.mixes]
+        mixes[k][:2] *= 1.5
+        assert twins(Devices(*same), replace(path, mixes=tuple(mixes))) == [((0, 1), True), ((2, 3), True)]
+    pair = groups(path, Devices(*same), local_optima=True)[0]
+    assert (pair.mu, pair.L, pair.weight, pair.mu_own, pair.quadratic) == (0.5, 2.0, 1.0, 0.5, False)
+    assert replace(pair, own=0.25).mu_own == 0.25
+    assert replace(pair, mu=2 - 3e-12).quadratic is False
+    assert replace(pair, mu=2 - 1e-12).quadratic is True
