@@ -24,9 +24,10 @@ from ownstep.pep.solve.polish import _most_broken, _Problem
 from ownstep.pep.solve.quadratic import worst_quadratic
 from ownstep.pep.solve.sdp import Solution, blocks, limits, objective, solve
 from ownstep.pep.trace.scales import expected_sizes, scenarios, tilt_moves
-from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.symbolic import Trace, trace
 from ownstep.pep.trace.units import AS_GIVEN, Setting
 from ownstep.plan import Devices
+from ownstep.support.errors import OwnstepError
 from tests.pep import independent
 
 THREE = Devices(np.array([0.2, 0.5, 0.3]), np.array([0.5, 1.7, 3.0]), np.array([0.0, 0.1, 0.2]))
@@ -416,6 +417,20 @@ def test_expected_sizes_are_the_largest_of_these_runs(made: World) -> None:
     assert tilt_moves(path, list(gram.groups)) == (made.search.asked.path.rounds > 0 and gram.local_optima)
 
 
+def test_no_unit_is_smaller_than_what_rounding_leaves() -> None:
+    """Points that are zero on all quadratics have 1e-15 of the largest point for their size."""
+    rows = tuple(np.array([row]) for row in ([1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]))
+    path, groups = Trace(rows[:2], (THREE.weights,) * 2, rows), list(world("own steps").gram.groups)
+    span = np.array([g.L - g.mu for g in groups])
+    sizes = expected_sizes(path, groups, 8.0, 0.0, evaluate_final=False)
+    np.testing.assert_allclose(sizes.points, [8.0, 8e-15, 8e-15])
+    np.testing.assert_allclose(sizes.slopes[:, 1], 8e-15 * span)
+    np.testing.assert_allclose(sizes.values[:, 1], 64e-30 * span)
+    none = expected_sizes(Trace((), (), rows[:1]), groups, 8.0, 0.0, evaluate_final=False)
+    np.testing.assert_allclose(none.points, [8.0])
+    assert none.slopes.shape == none.values.shape == (len(groups), 0)
+
+
 def test_units_of_the_columns(made: World) -> None:
     """The expected size of what a column holds; tilts as long as the radius lets the flattest device be tilted."""
     gram, path = made.gram, made.search.path
@@ -500,3 +515,25 @@ def test_points_apart_from_beginning_to_end(metric: str) -> None:
         "gradient": np.sum((devices.weights @ slopes) ** 2),
     }[metric]
     assert found.error == pytest.approx(literal, rel=1e-9)
+
+
+def test_parameters_that_move_the_slack_are_chosen_within_their_reach() -> None:
+    """Slack that grows with the metric's own matrix, up to a quarter one way and an eighth the other: 5/8 are left."""
+    made = world("a quadratic")
+    gram = made.gram
+    target, radii = objective(gram, "distance", True), limits(gram, R0, RSTAR)
+    rows = assemble.conditions(gram, cuts.all_pairs(gram))
+    still = solve(gram, rows, target, radii, margin=1e-9)
+    assert still.moves.size == 0
+    slopes, reach = np.outer([1.0, -1.0], assemble.pack(target.matrix)), np.array([0.25, 0.125])
+    moved = solve(gram, rows, target, radii, margin=1e-9, slopes=slopes, reach=reach)
+    np.testing.assert_allclose(moved.moves, [0.25, -0.125], atol=1e-6)
+    assert moved.limits.sum() == pytest.approx(still.limits.sum() * 5 / 8, rel=1e-5)
+    assert np.sum(target.matrix * moved.gram) * 5 / 8 == pytest.approx(moved.limits.sum(), rel=1e-5)
+    assert rows.residuals(moved.gram, moved.differences, moved.values).max() <= 1e-7
+    assert 0 < moved.seconds < 600
+    with pytest.raises(OwnstepError, match="without an answer"):
+        solve(gram, rows, target, radii, margin=1e-9, seconds=1e-9)
+    for options in ({"chordal": False}, {"scaling": False}):
+        other = solve(gram, rows, target, radii, margin=1e-9, **options)
+        assert other.limits.sum() == pytest.approx(still.limits.sum(), rel=1e-5)
