@@ -9,9 +9,9 @@ from .world import named
 
 def mean_move(method, world, x, prox=0.0):
     """Delta_t = sum_i w_i (y_i - x), with y_i after E local steps from x."""
-    eta, total = named(method.client_step, world), 0 * x
+    total = 0 * x
     for i in range(world.n):
-        y = x
+        y, eta = x, 1 / world.L[i] if method.client_step == "own" else named(method.client_step, world)
         for _ in range(method.local_steps):
             y = y - eta * (world.gradient(i, y) + prox * (y - x))
         total = total + world.w[i] * (y - x)

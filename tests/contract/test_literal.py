@@ -24,6 +24,7 @@ from ownstep.methods import (
     FedDyn,
     FedExP,
     FedNova,
+    FedProx,
     FedSPS,
     GradientTracking,
     Never,
@@ -65,7 +66,14 @@ MORE = {
     "gradient_tracking": [GradientTracking(0.03, "star", "lazy", "uniform")],
     "extra": [EXTRA("largest", "path", "lazy", "uniform")],
     "nids": [NIDS("mean", "star"), NIDS("own", "ring", "lazy", "uniform")],
-    "fedavg": [FedAvg("matched", 0.7), FedAvg("true", 0.8), FedAvg(0.05, 0.9, 3)],
+    "fedavg": [
+        FedAvg("matched", 0.7),
+        FedAvg("true", 0.8),
+        FedAvg(0.05, 0.9, 3),
+        FedAvg("own", 0.9),
+        FedAvg("own", 0.8, 3),
+    ],
+    "fedprox": [FedProx("own", 0.9, 3, 0.7)],
     "fedadam": [FedAdam(0.1, 0.05, 2, beta_1=0.5, beta_2=0.7, bias_correction="adam")],
     "scaffold": [Scaffold("mean", 0.6, 3)],
     "fednova": [FedNova(0.05, 0.8, (5, 1, 2, 4)), FedNova(local_steps=(3, 3, 3, 3))],
@@ -147,6 +155,21 @@ def test_it_counts_its_rounds_and_reports_its_mean_step(name, method):
             assert said.step == pytest.approx(named(method.step, world))
             assert said.phase == "common"
         state = method.tell(state, answering(ask, np.ones(4, bool)).answer)
+
+
+@pytest.mark.parametrize(("name", "method"), PAIRS)
+def test_rounds_are_counted_whoever_comes(name, method):
+    """And where nobody comes, what the server's rule makes of no news is a finite point."""
+    if getattr(method, "needs_everyone", False):
+        pytest.skip("it needs every device in every round")
+    world, rng = make_world(), np.random.default_rng(5)
+    answering, state = Answering(world.problem, "drop" if isinstance(method, Peers) else "rescale"), None
+    state = method.start(world.x0, world.devices)
+    for k in range(24):
+        assert state.k == k
+        here = np.full(4, k % 6 != 5) if k % 3 == 2 else rng.random(4) < 0.7
+        state = method.tell(state, answering(method.ask(state), here).answer)
+        assert np.isfinite(method.point(state)).all()
 
 
 @pytest.mark.parametrize(("name", "method"), PAIRS)

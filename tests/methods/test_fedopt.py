@@ -247,7 +247,7 @@ def test_bytes_do_not_grow_with_local_steps(small_logistic):
         (lambda: FedAvgM(momentum=1.0), r"momentum must be in \[0, 1\), got 1.0"),
         (lambda: FedAdam(beta_2=1.2), r"beta_2 must be in \[0, 1\), got 1.2"),
         (lambda: FedYogi(tau=0.0), "tau must be positive and finite, got 0.0"),
-        (lambda: FedAdam(v0=-1.0), "v0 must be at least 0, got -1.0"),
+        (lambda: FedAdam(v0=-1.0), "v0 must be a finite number >= 0, got -1.0"),
         (lambda: FedAdam(bias_correction="yes"), "unknown bias correction 'yes'"),
         (lambda: Scaffold(local_steps=1.5), "at least 1, got 1.5"),
     ],
@@ -267,7 +267,7 @@ def test_the_pull_of_fedprox_interpolates_between_drift_and_gradient_descent():
     limits = [drift_limit(problem, devices, FedProx(0.02, local_steps=6, prox=mu)) for mu in (0.0, 5.0, 20.0)]
     errors = [np.linalg.norm(x - best) for x in limits]
     assert errors[0] > errors[1] > errors[2]
-    with pytest.raises(InvalidInput, match="prox must be at least 0, got -1.0"):
+    with pytest.raises(InvalidInput, match="prox must be a finite number >= 0, got -1.0"):
         FedProx(prox=-1.0)
 
 

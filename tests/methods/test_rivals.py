@@ -270,10 +270,10 @@ def test_bytes_are_those_that_travel(small_logistic):
     ("make", "message"),
     [
         (lambda: DeltaSGD(gamma=0.0), "gamma must be positive and finite, got 0.0"),
-        (lambda: DeltaSGD(delta=-1.0), "delta must be a finite number of at least 0, got -1.0"),
+        (lambda: DeltaSGD(delta=-1.0), "delta must be a finite number >= 0, got -1.0"),
         (lambda: FedSPS(c=-1.0), "c must be positive and finite, got -1.0"),
         (lambda: FedSPS(lower=math.inf), "lower must be finite, got inf"),
-        (lambda: FedExP(epsilon=-1.0), "epsilon must be a finite number of at least 0, got -1.0"),
+        (lambda: FedExP(epsilon=-1.0), "epsilon must be a finite number >= 0, got -1.0"),
         (lambda: FedNova(local_steps=()), "local_steps must be a whole number of at least 1, got 0"),
         (lambda: FedNova(local_steps=(2, 0)), "local_steps must be a whole number of at least 1, got 0"),
         (lambda: run(FedNova(local_steps=(2, 3)), make_logistic(), 1), "local_steps has 2 numbers for 3 devices"),

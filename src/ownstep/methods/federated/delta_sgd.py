@@ -11,7 +11,7 @@ from ownstep.methods.federated.fedopt import FedOpt, ServerState
 from ownstep.methods.local_work import LocalSmoothness, LocalWork
 from ownstep.methods.steps import check_positive
 from ownstep.plan import Devices
-from ownstep.support.errors import InvalidInput
+from ownstep.support.checks import number
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,8 @@ class DeltaSGD(FedOpt):
         super().__post_init__()
         check_positive("client_step", self.client_step)
         check_positive("gamma", self.gamma)
-        for name in ("delta", "theta"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InvalidInput(f"{name} must be a finite number of at least 0, got {getattr(self, name)!r}")
+        number("delta", self.delta, least=0)
+        number("theta", self.theta, least=0)
 
     def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
         """The first step eta_0, in half powers of ten; the paper tunes nothing."""

@@ -17,6 +17,7 @@ from ownstep.methods.base import Vector
 from ownstep.methods.federated.fedopt import FedOpt, ServerState
 from ownstep.methods.steps import check_positive
 from ownstep.plan import Devices
+from ownstep.support.checks import number
 from ownstep.support.errors import InvalidInput, unknown_name
 
 HALF_POWERS = tuple(10 ** (e / 2) for e in range(-6, 3))
@@ -43,8 +44,8 @@ class Adaptive(FedOpt):
             if not 0 <= getattr(self, name, 0.0) < 1:
                 raise InvalidInput(f"{name} must be in [0, 1), got {getattr(self, name)!r}")
         check_positive("tau", self.tau)
-        if not (self.v0 is None or self.v0 >= 0):
-            raise InvalidInput(f"v0 must be at least 0, got {self.v0!r}")
+        if self.v0 is not None:
+            number("v0", self.v0, least=0)
 
     def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
         """Half powers of ten for both steps, as in Reddi et al."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from ownstep.methods.base import Answer, Ask, Vector
 from ownstep.methods.federated.fedopt import FedOpt, ServerState
-from ownstep.methods.local_work import LocalWork
 from ownstep.methods.steps import check_positive
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
@@ -43,9 +42,8 @@ class FedAvg(FedOpt):
         """The sum of the devices' moves over -eta_l; with own steps their weighted sum itself."""
         if self.client_step != OWN:
             return super().ask(state)
-        steps = 1 / state.devices.L
-        work = LocalWork(self.local_steps, steps) if self.local_steps > 1 else None
-        return Ask(state.x, state.devices.weights * steps, work)
+        steps, work = 1 / state.devices.L, self._local(state)
+        return Ask(state.x, state.devices.weights * steps, work and replace(work, step=steps))
 
     def tell(self, state: ServerState, answer: Answer) -> ServerState:
         """Delta_t from the sum, then the server's step."""

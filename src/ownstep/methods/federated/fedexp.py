@@ -8,7 +8,7 @@ from ownstep.methods.base import Answer, Vector, norm
 from ownstep.methods.federated.fedopt import FedOpt, ServerState
 from ownstep.methods.local_work import LocalWork
 from ownstep.plan import Devices
-from ownstep.support.errors import InvalidInput
+from ownstep.support.checks import number
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class FedExP(FedOpt):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.epsilon < float("inf"):
-            raise InvalidInput(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
+        number("epsilon", self.epsilon, least=0)
 
     def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
         """Client steps, and epsilon in powers of ten."""

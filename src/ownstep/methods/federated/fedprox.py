@@ -8,7 +8,7 @@ from ownstep.methods.federated.fedavg import FedAvg
 from ownstep.methods.federated.fedopt import ServerState
 from ownstep.methods.local_work import LocalWork
 from ownstep.plan import Devices
-from ownstep.support.errors import InvalidInput
+from ownstep.support.checks import number
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class FedProx(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.prox >= 0:
-            raise InvalidInput(f"prox must be at least 0, got {self.prox!r}")
+        number("prox", self.prox, least=0)
 
     def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
         """Client steps, and the pulls of Li et al."""

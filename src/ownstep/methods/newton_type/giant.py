@@ -53,8 +53,10 @@ class GIANT(Searched[SolvingState]):
 
     def tell(self, state: SolvingState, answer: Answer) -> SolvingState:
         """Search along the direction once it is known."""
-        if not state.solving or (answer.present is not None and not answer.present.any()):
-            return super().tell(state, answer) if not state.solving else replace(state, k=state.k + 1)
+        if not state.solving:
+            return super().tell(state, answer)
+        if answer.present is not None and not answer.present.any():  # nobody came: ask again
+            return replace(state, k=state.k + 1)
         if answer.solved is None:
             raise InvalidInput(
                 f"{self!r} needs devices that solve problems of their own; LBFGS() needs gradients alone"
@@ -67,4 +69,4 @@ class GIANT(Searched[SolvingState]):
         return replace(state, x=state.base, gradient=gradient, solving=True)
 
     def _direction(self, state: SolvingState, gradient: Vector) -> tuple[SolvingState, Vector, float]:
-        return state, -1.0 * gradient, 0.0  # asked of the devices instead
+        raise NotImplementedError("the devices are asked for the direction")

@@ -73,8 +73,8 @@ class SHED(Searched[ShedState]):
         trace = float(values.sum()) + (vectors.shape[1] - len(values)) * new.trace
         return replace(new, vectors=vectors, values=values, trace=trace)
 
-    def _keep(self, state: ShedState, answer: Answer, everyone: bool) -> ShedState:
-        state = super()._keep(state, answer, everyone)
+    def _keep(self, state: ShedState, answer: Answer) -> ShedState:
+        state = super()._keep(state, answer)
         if state.kept < state.renewal:
             return state
         near, far = state.distances

@@ -62,7 +62,7 @@ class MomentumOwnStep(OwnStep):
         moved = replace(moved, watch=self.switch.observe(state.watch, moved.k, answer.sum, answer.value, state.devices))
         if moved.local == state.local:
             return moved
-        rest = self.point(replace(moved, watch=state.watch))
+        rest = self.point(moved)
         return replace(moved, x=rest, other=rest, number=0.0)
 
     def point(self, state: MomentumState) -> Vector:  # type: ignore[override]

@@ -9,6 +9,7 @@ from typing import Any
 from ownstep.methods.base import Answer, Ask, Vector
 from ownstep.methods.pooled.gd import Descent, DescentState
 from ownstep.plan import Devices
+from ownstep.support.checks import number
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class HeavyBall(Descent):
 
     step: float | str = "mean"
     momentum: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.momentum is not None:
+            number("momentum", self.momentum)
 
     def _momentum(self, step: float, devices: Devices) -> float:
         if self.momentum is not None:
@@ -51,6 +57,11 @@ class Nesterov(Descent):
 
     step: float | str = "true"
     momentum: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.momentum is not None:
+            number("momentum", self.momentum)
 
     def _momentum(self, step: float, devices: Devices) -> float | None:
         if self.momentum is not None:

@@ -15,11 +15,12 @@ from ownstep.support.errors import InvalidInput
 from ownstep.support.vectors import like, to_numpy, upper
 
 SHIFT = 1e-11
-"""Of the largest entry on the scaled diagonal, added to all of it where some directions do not curve at all, as the
+"""Added to the scaled diagonal, whose entries are near one, where some directions do not curve at all, as the
 common intercept of a softmax: along them the gradient is zero too, so the step stays what it is."""
 
 FLAT = 1e-12
-"""Eigenvalues below this share of the largest are raised to it: nothing curves along them that arithmetic could see."""
+"""Eigenvalues below this share of the largest are raised to it: nothing curves along them that arithmetic could see. No
+pivot of the scaled matrix may be smaller."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +48,10 @@ class Newton(Searched[NewtonState]):
         """Grad f and the Hessian at the trial."""
         return Ask(state.x, state.devices.weights, base=self._compared(state), hessian=True)
 
-    def _keep(self, state: NewtonState, answer: Answer, everyone: bool) -> NewtonState:
+    def _keep(self, state: NewtonState, answer: Answer) -> NewtonState:
         if answer.hessian is None:
             raise InvalidInput("Newton needs devices that send their Hessians; LBFGS() needs gradients alone")
-        return super()._keep(replace(state, triangle=answer.hessian), answer, everyone)
+        return super()._keep(replace(state, triangle=answer.hessian), answer)
 
     def _direction(self, state: NewtonState, gradient: Vector) -> tuple[NewtonState, Vector, float]:
         step = newton_step(to_numpy(state.triangle), to_numpy(gradient))
@@ -58,7 +59,7 @@ class Newton(Searched[NewtonState]):
 
 
 def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.float64]:
-    """-|H|^{-1} g for the symmetric H with this upper triangle.
+    """-|H|^{-1} g for the symmetric H with this upper triangle; nan where H is 0, and there is no such step.
 
     H is scaled to a diagonal near one first, so that columns in other units (kilometres for millimetres) are no reason
     to think that H does not curve along them. The scales are powers of two: a step that needs none keeps every bit.
@@ -68,21 +69,21 @@ def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.fl
     d = len(gradient)
     H = np.zeros((d, d))
     H[upper(d)] = triangle
+    if not H.any():
+        return np.full(d, np.nan)
     scale = _powers_of_two(H.diagonal())
     H *= scale * scale[:, None]
     scaled = scale * gradient.astype(float)
-    for shift in (0.0, SHIFT * float(H.diagonal().max(initial=0.0))):
+    for shift in (0.0, SHIFT):
         H.flat[:: d + 1] += shift
         factor, failed = dpotrf(H.T, lower=1)  # H.T is in Fortran's order, and its lower triangle is H's upper one
         if failed:
             continue  # not positive definite
-        diagonal = factor.diagonal()
-        if diagonal.min() ** 2 > FLAT * diagonal.max() ** 2:
+        if factor.diagonal().min() ** 2 > FLAT:
             return np.asarray(-scale * dpotrs(factor, scaled, lower=1)[0])
     values, vectors = np.linalg.eigh(H / (scale * scale[:, None]), UPLO="U")
     sizes = np.maximum(np.abs(values), FLAT * np.abs(values).max())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(-vectors @ ((vectors.T @ gradient) / sizes))
+    return np.asarray(-vectors @ ((vectors.T @ gradient) / sizes))
 
 
 def _powers_of_two(diagonal: NDArray[Any]) -> NDArray[np.float64]:

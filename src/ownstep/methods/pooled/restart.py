@@ -43,10 +43,10 @@ class NesterovRestart(Descent):
         """One gradient step from y; the momentum is dropped where it led uphill."""
         x = self._extrapolated(state) - state.step * answer.sum
         uphill = float(answer.sum @ (x - state.x)) > 0
-        restarted: RestartState = replace(
-            state, x=x, previous=x if uphill else state.x, k=state.k + 1, since=0 if uphill else state.since + 1
+        moved: RestartState = replace(
+            state, x=x, previous=state.x, k=state.k + 1, since=0 if uphill else state.since + 1
         )
-        return restarted
+        return moved
 
     def _extrapolated(self, state: Any) -> Vector:
         return state.x + state.since / (state.since + 3) * (state.x - state.previous)

@@ -31,7 +31,7 @@ class SearchedState:
 
     ``kept`` counts the points kept; ``length`` is how far the last of them lies from the one before; ``plain`` means
     that p is to be the plain negative gradient, as a search failed; ``stalled`` that rounding allows no further step;
-    ``partial`` that somebody was absent at some time; ``whole`` that everybody was there when the base was evaluated.
+    ``partial`` that somebody was absent at some time.
     """
 
     x: Vector
@@ -47,7 +47,6 @@ class SearchedState:
     plain: bool = field(default=False, repr=False)
     stalled: bool = False
     partial: bool = field(default=False, repr=False)
-    whole: bool = field(default=True, repr=False)
 
 
 State = TypeVar("State", bound=SearchedState)
@@ -80,19 +79,19 @@ class Searched(ABC, Generic[State]):
         """Keep the trial and choose the next direction, or try another t."""
         if answer.present is not None and not answer.present.any():  # nobody came: ask again
             return replace(state, k=state.k + 1)
-        everyone = answer.present is None or bool(answer.present.all())
-        state = replace(state, k=state.k + 1, partial=state.partial or not everyone)
+        absent = answer.present is not None and not answer.present.all()
+        state = replace(state, k=state.k + 1, partial=state.partial or absent)
         if not state.kept:
-            return self._keep(state, answer, everyone) if math.isfinite(answer.value) else state
+            return self._keep(state, answer) if math.isfinite(answer.value) else state
         if answer.base is not None:
-            return self._partly(state, answer, everyone)
-        if not everyone or not state.whole:
-            return replace(state, partial=True)  # once more, with the base
+            return self._partly(state, answer)
+        if absent:
+            return state  # once more, with the base
         if state.stalled:
             return state
         search = state.search.seen(answer.value, float(answer.sum @ state.direction))
         if search.done == "found":
-            return self._keep(self._learn(state, answer, state.gradient), answer, everyone)
+            return self._keep(self._learn(state, answer, state.gradient), answer)
         if search.done == "failed":
             return self._failed(state)
         return self._tried(replace(state, search=search))
@@ -105,11 +104,11 @@ class Searched(ABC, Generic[State]):
         """One phase, and the t of the trial."""
         return Progress("common", state.search.step if state.kept else math.nan)
 
-    def _keep(self, state: State, answer: Answer, everyone: bool) -> State:
+    def _keep(self, state: State, answer: Answer) -> State:
         """Go on from the trial."""
         state = replace(
-            state, base=state.x, gradient=answer.sum, value=answer.value, kept=state.kept + 1, whole=everyone,
-            plain=False, length=norm(state.x - state.base) if state.kept else state.length,
+            state, base=state.x, gradient=answer.sum, value=answer.value, kept=state.kept + 1, plain=False,
+            length=norm(state.x - state.base) if state.kept else state.length,
         )  # fmt: skip
         return self._onward(state, answer.sum)
 
@@ -149,16 +148,16 @@ class Searched(ABC, Generic[State]):
         """Drop what may have led to a direction without descent."""
         return state
 
-    def _partly(self, state: State, answer: Answer, everyone: bool) -> State:
+    def _partly(self, state: State, answer: Answer) -> State:
         """Compare the trial with the base over those who answered."""
         gradient, value = answer.base, answer.base_value
-        state = replace(state, value=value, gradient=gradient, whole=everyone, stalled=False)
+        state = replace(state, value=value, gradient=gradient, stalled=False)
         slope, step = float(gradient @ state.direction), state.search.step
         if not slope < 0 or state.x is state.base:
             return self._onward(state, gradient)
         change, tries = answer.value - value, state.search.tries + 1
         if change <= DECREASE * step * slope + rounding(state.x) * abs(value):
-            return self._keep(self._learn(state, answer, gradient), answer, everyone)
+            return self._keep(self._learn(state, answer, gradient), answer)
         if tries >= MOST:
             return self._failed(replace(state, search=replace(state.search, tries=0)))
         lowest = -slope * step**2 / (2 * (change - slope * step)) if math.isfinite(change) else 0.0

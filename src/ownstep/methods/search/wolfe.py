@@ -134,7 +134,7 @@ def _safeguarded(
         return trial, other, step, bracketed
     if bracketed:
         return trial, other, _cubic(trial, other), True
-    return trial, other, upper if far > 0 else lower, False
+    return trial, other, upper, False  # without a bracket the trials only go up
 
 
 def _terms(a: End, b: End) -> tuple[float, float, float]:
