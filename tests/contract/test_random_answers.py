@@ -6,6 +6,7 @@ branch is entered many times, also those that a run on a smooth function enters 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from ownstep.methods.search.wolfe import Search
 from ownstep.plan import Devices
 
 W = np.array([0.2, 0.5, 0.3])
-DEVICES = Devices(W, np.array([1.0, 2.0, 5.0]), np.array([0.1, 0.1, 0.2]), L_pooled=2.2)
+DEVICES = Devices(W, np.array([1.0, 2.0, 5.0]), np.array([0.9, 1.8, 4.0]), L_pooled=2.2)
 norm = np.linalg.norm
 
 
@@ -139,8 +140,7 @@ class Adaptive(Guarded):
                 self.rise = self.alpha = 0.0
             return self.again(a.value, a.sum)
         s, y = self.x - self.base, a.sum - self.g
-        self_L = np.fmax(a.curvature, self.L / 2)
-        L = np.where(np.isnan(a.curvature), self.L, self_L)
+        L = np.where(np.isnan(a.curvature), self.L, np.fmax(a.curvature, self.L / 2))
         known = ~np.isnan(L)
         mean = W[known] @ L[known] / W[known].sum() if known.any() else math.inf
         trusted = a.present is None and (self.rise != 0 or secant(s, y) <= mean * (1 + 1e-9))
@@ -171,14 +171,18 @@ class Adaptive(Guarded):
             return None
         known_before = self.share is not None and a.present is None
         self.alpha = max(1, 1 / secant(s, a.also - self.own)) if known_before else 1.0
-        self.share, self.own = self.share or share, a.also
+        self.share, self.own = share if self.share is None else self.share, a.also
         self.x = self.base - self.alpha * a.also
         return None
 
 
-def drawn(rng, ask, previous):
-    """An answer: as a rule a gradient that has grown by a random matrix times the move, and a value up or down."""
-    kind = rng.choice(["all", "all", "all", "all", "some", "nobody", "flat", "wild"], p=np.r_[4 * [0.19], 4 * [0.06]])
+def drawn(rng, k, ask, previous):
+    """An answer: as a rule a gradient that has grown by a random matrix times the move, and a value up or down.
+
+    At first few devices come, and hardly any has a curvature to tell.
+    """
+    kinds = ["all", "some", "nobody", "flat", "wild", "agreed"]
+    kind = rng.choice(kinds, p=[0.4, 0.5, 0.02, 0.04, 0.04, 0.0] if k < 6 else [0.63, 0.1, 0.04, 0.05, 0.06, 0.12])
     here = rng.random(3) < 0.6 if kind == "some" else np.full(3, kind != "nobody")
     present = None if here.all() else here
     if not here.any():
@@ -188,9 +192,12 @@ def drawn(rng, ask, previous):
     new = g + (A @ A.T + 0.2 * np.eye(3)) @ (ask.x - x) if kind != "wild" and g.any() else rng.standard_normal(3)
     new = 0.0 * new if kind == "flat" else new
     value = f + rng.choice([-0.3, -0.05, 0.02, 1.0]) * rng.random()
-    measured = np.where(here, rng.choice([math.nan, 1.0], 3, p=[0.1, 0.9]) * rng.uniform(0.5, 8, 3), math.nan)
+    told = here & (rng.random(3) < 0.9) & (k >= 6 or rng.random() < 0.1)
+    measured = np.where(told, rng.uniform(0.5, 8, 3), math.nan)
+    if kind == "agreed":  # every device measures what the pooled gradients show, but for rounding
+        measured = np.full(3, secant(ask.x - x, new - g)) if (ask.x != x).any() else measured
     before = f if rng.random() < 0.85 else math.nan
-    also = rng.uniform(0.01, 1) * (new if new.any() else rng.standard_normal(3)) * rng.uniform(0.2, 2, 3)
+    also = rng.choice([0.0, 0.05, 1.0], p=[0.1, 0.45, 0.45]) * (new if new.any() else A[0]) * rng.uniform(0.2, 2, 3)
     return Answer(new, float(value), present=present, curvature=measured, previous=before, also=also)
 
 
@@ -214,8 +221,14 @@ def test_measured_steps_follow_their_rule(method, rule):
             assert (ask.mix == W).all()
             assert near(ask.x, spec.x), f"seed {seed}, round {k}"
             assert method.point(state) is ask.x
+            if rule is not Malitsky:
+                assert near(state.largest, spec.M)
+                assert near(state.slack, spec.above)
+                assert near(state.count, spec.Q)
             if rule is Adaptive:
                 assert ask.curvature
+                assert near(state.rise, spec.rise)
+                assert state.failed == spec.failed
                 assert (ask.also is None) == (spec.c is None)
                 if spec.c is not None:
                     assert near(ask.also, spec.c)
@@ -225,7 +238,7 @@ def test_measured_steps_follow_their_rule(method, rule):
             else:
                 assert said.phase == "common"
                 assert near(said.step, math.nan if spec.t is None else spec.t)
-            answer = drawn(rng, ask, last)
+            answer = drawn(rng, k, ask, last)
             if not math.isnan(answer.value):
                 last = ask.x, answer.sum, answer.value
             state = method.tell(state, answer)
@@ -233,6 +246,34 @@ def test_measured_steps_follow_their_rule(method, rule):
             if norm(spec.x) > 1e6 or norm(answer.sum) > 1e6:
                 break
     assert rule is not Adaptive or min(entered.values()) > 50
+
+
+def test_a_failed_try_is_forgotten_where_nothing_can_be_seen():
+    """x is x^k itself: the last step again, and neither an own step nor a rise is left to account for."""
+    method, x0 = OwnStep(smoothness="adaptive"), np.array([1.0, 2.0, 3.0])
+    state = dataclasses.replace(method.start(x0, DEVICES), step=0.5, value=1.0, rise=0.7, alpha=0.4, k=9)
+    told = method.tell(state, Answer(np.array([2.0, 0.0, 4.0]), 5.0, curvature=np.ones(3)))
+    assert (told.rise, told.alpha, told.k, told.value) == (0.0, 0.0, 10, 5.0)
+    assert told.x.tolist() == [0.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize(("present", "alpha"), [(None, 4.0), (np.array([True, True, False]), 1.0)])
+def test_an_own_step_is_lengthened_only_where_the_own_sum_is_of_all(present, alpha):
+    """Barzilai and Borwein's step of the own sum compares two sums, which have to be of the same devices."""
+    method, x0, s = OwnStep(smoothness="adaptive"), np.array([1.0, 2.0, 3.0]), np.array([0.0, 4.0, 0.0])
+    mix, own = (0.1, 0.2, 0.3), np.array([0.0, 1.0, 0.0])
+    state = dataclasses.replace(
+        method.start(x0, DEVICES), x=x0 + s, gradient=np.array([1.0, -2.0, 0.0]), step=0.1, value=1.0, mix=mix, own=own,
+        size=0.5, curvature=(1.0, 2.0, 3.0), largest=1.0,
+    )  # fmt: skip
+    also = own + s / 4
+    answer = Answer(
+        np.array([1.0, 2.0, 0.0]), -9.0, present=present, curvature=np.full(3, 2.0), previous=1.0, also=also
+    )
+    told = method.tell(state, answer)
+    assert told.alpha == pytest.approx(alpha)
+    assert near(told.x, x0 + s - alpha * also)
+    assert told.size == 0.5
 
 
 class Line:
