@@ -257,6 +257,16 @@ def test_a_failed_try_is_forgotten_where_nothing_can_be_seen():
     assert told.x.tolist() == [0.0, 2.0, 1.0]
 
 
+@pytest.mark.parametrize(("measured", "largest"), [(2.0, math.sqrt(2)), (2 - 1e-12, math.sqrt(2)), (1.9, 1.9)])
+def test_the_pooled_secant_is_believed_up_to_rounding(measured, largest):
+    """||y||^2 / <s, y> = 2 is at most the devices' mean for convex f_i; where it is not, their mean is used, in M too."""
+    method, x0, s = OwnStep(smoothness="adaptive"), np.zeros(3), np.array([1.0, 0.0, 0.0])
+    state = dataclasses.replace(method.start(x0, DEVICES), x=s, step=0.1, value=1.0)
+    told = method.tell(state, Answer(np.array([1.0, 1.0, 0.0]), 0.0, curvature=np.full(3, measured), previous=1.0))
+    assert told.largest == pytest.approx(largest, rel=1e-6)
+    assert told.step == pytest.approx(1 / measured)
+
+
 @pytest.mark.parametrize(("present", "alpha"), [(None, 4.0), (np.array([True, True, False]), 1.0)])
 def test_an_own_step_is_lengthened_only_where_the_own_sum_is_of_all(present, alpha):
     """Barzilai and Borwein's step of the own sum compares two sums, which have to be of the same devices."""
