@@ -259,7 +259,7 @@ def test_a_failed_try_is_forgotten_where_nothing_can_be_seen():
 
 @pytest.mark.parametrize(("measured", "largest"), [(2.0, math.sqrt(2)), (2 - 1e-12, math.sqrt(2)), (1.9, 1.9)])
 def test_the_pooled_secant_is_believed_up_to_rounding(measured, largest):
-    """||y||^2 / <s, y> = 2 is at most the devices' mean for convex f_i; where it is not, their mean is used, in M too."""
+    """||y||^2 / <s, y> = 2 is at most the devices' mean for convex f_i; where it is not, M is their mean, too."""
     method, x0, s = OwnStep(smoothness="adaptive"), np.zeros(3), np.array([1.0, 0.0, 0.0])
     state = dataclasses.replace(method.start(x0, DEVICES), x=s, step=0.1, value=1.0)
     told = method.tell(state, Answer(np.array([1.0, 1.0, 0.0]), 0.0, curvature=np.full(3, measured), previous=1.0))

@@ -88,5 +88,4 @@ def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.fl
 
 def _powers_of_two(diagonal: NDArray[Any]) -> NDArray[np.float64]:
     """Near 1 / sqrt(diagonal); one where nothing curves."""
-    exponents = np.frexp(np.abs(diagonal))[1]
-    return np.where((diagonal != 0) & np.isfinite(diagonal), np.ldexp(1.0, -(exponents // 2)), 1.0)
+    return np.asarray(np.ldexp(1.0, -(np.frexp(np.abs(diagonal))[1] // 2)))
