@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -109,12 +110,42 @@ def test_every_trial_is_that_of_minpack():
     assert np.mean(lengths) > 2
 
 
+def test_every_decision_is_that_of_minpack_whatever_is_seen():
+    """Values and slopes drawn at random: the next t, and the end, of ``dcsrch``; trials are counted to 20."""
+    ends, rng = Counter(), np.random.default_rng(4)
+    for _ in range(400):
+        slope, first = -(10.0 ** rng.uniform(-1, 1)), 10.0 ** rng.uniform(-2, 2)
+        peer = DCSRCH(None, None, DECREASE, SLOPE, NARROW, 0.0, 1e10)
+        t, _, _, task = peer._iterate(first, 2.0, slope, b"START")
+        search, low = Search.begin(2.0, slope, first, 0.0), 2.0
+        for tries in range(1, 21):
+            assert search.step == pytest.approx(t, rel=1e-9)
+            kind = rng.integers(4)
+            value = [low + rng.exponential(), low - rng.exponential(), low + 1e-4 * t * slope, 2.0 + 0.9 * t * slope][
+                kind
+            ]
+            seen = slope * rng.choice([1.0, 1.0, -1.0]) * rng.uniform(0.85, 2.0)
+            enough = value <= 2.0 + DECREASE * t * slope
+            search, low = search.seen(value, seen), min(low, value)
+            tried, (t, _, _, task) = t, peer._iterate(t, value, seen, b"FG")
+            assert search.tries == tries
+            if task != b"FG" or tries == 20:
+                assert search.done == ("found" if enough and tried > 0 else "failed")
+                break
+            assert not search.done
+            if not 1e-9 < t < 1e9:
+                break
+        ends[task[:4], search.done] += 1
+    assert min(ends[b"CONV", "found"], ends[b"WARN", "found"], ends[b"WARN", "failed"]) > 20
+
+
 def test_a_trial_that_overflows_is_shortened():
     search = Search.begin(1.0, -1.0, 1.0, 0.0)
-    for _ in range(3):
-        search = search.seen(math.inf, math.nan)
-    assert search.step == pytest.approx(1e-3)
-    assert not search.done
+    for tries in range(1, 20):
+        search = search.seen(math.inf, math.nan) if tries % 2 else search.seen(1.0, math.inf)
+        assert search.step == pytest.approx(10.0**-tries)
+        assert (search.tries, search.done) == (tries, "")
+    assert search.seen(math.nan, 0.0).done == "failed"
 
 
 def test_every_evaluation_is_scipys():
