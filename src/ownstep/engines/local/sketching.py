@@ -121,8 +121,9 @@ class Sketching:
         for key in [key for key in arrays if key.startswith("sketch_vectors_")]:
             i = int(key.rsplit("_", 1)[1])
             numbers, vectors = arrays.pop(f"sketch_numbers_{i}"), like(arrays.pop(key), template)
-            trace, penalty, free, span = numbers[:4].tolist()
-            self.last[i] = Sketch(vectors, numbers[4:], trace, penalty, int(free), int(span))
+            (trace, penalty, free, *span), values = np.split(numbers, [len(numbers) - len(vectors)])
+            whole = int(span[0]) if span else None  # not among the numbers of checkpoints written by 0.1
+            self.last[i] = Sketch(vectors, values, float(trace), float(penalty), int(free), whole)
 
 
 def require_products(problem: Any) -> None:

@@ -116,11 +116,11 @@ def broken(gram: Gram, found: Solution) -> list[Array]:
 
 def most_broken(gram: Gram, found: Solution) -> Index:
     """Of each point of each group the condition that is broken most, in either role."""
-    pairs = []
+    pairs: list[tuple[int, int, int]] = []
     for c, excess in enumerate(broken(gram, found)):
         least = BROKEN * max(float(excess.max(initial=0.0)), BROKEN)
-        pairs += [(c, p, int(excess[p].argmax())) for p in np.flatnonzero(excess.max(axis=1) > least)]
-        pairs += [(c, int(excess[:, q].argmax()), q) for q in np.flatnonzero(excess.max(axis=0) > least)]
+        pairs += [(c, int(p), int(excess[p].argmax())) for p in np.flatnonzero(excess.max(axis=1) > least)]
+        pairs += [(c, int(excess[:, q].argmax()), int(q)) for q in np.flatnonzero(excess.max(axis=0) > least)]
     return np.array(pairs, dtype=np.int64).reshape(-1, 3)
 
 

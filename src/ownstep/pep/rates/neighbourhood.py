@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from ownstep.methods.base import Method
 from ownstep.pep.networks.dual import prove
 from ownstep.pep.networks.kind_vectors import Agents, Frame, Shared, padded, size
-from ownstep.pep.networks.network_bound import INSIDE, factors
-from ownstep.pep.networks.network_enclosure import Question, Start, Upper
+from ownstep.pep.networks.network_bound import factors
+from ownstep.pep.networks.network_enclosure import INSIDE, Question, Start, Upper
 from ownstep.pep.networks.network_trace import Evaluation, Follower, Path
 from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples
 from ownstep.pep.networks.replay import recover, settle_on
