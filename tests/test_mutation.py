@@ -87,6 +87,11 @@ def test_mutants_that_read_alike_are_told_apart(tool):
         assert mutant.apply(b"def f(x):\n    return 1 + x + 1\n") != b"def f(x):\n    return 1 + x + 1\n"
 
 
+def test_what_is_imported_for_annotations_is_left_alone(tool):
+    source = "if TYPE_CHECKING:\n    from a import b\n\nif READY:\n    c = 1\n"
+    assert {m.line for m in tool.mutants("a.py", source)} == {4, 5}
+
+
 TEXT = """def tell(x):
     return 2 * x + 1
 

@@ -1,7 +1,7 @@
 """Small mistakes of the kind people make, one at a time, in Python source: what ``tools/mutate.py`` plants.
 
-A mutant replaces one expression or statement by a wrong one. Left alone are docstrings, annotations, messages of
-errors, and keywords that change no result (``repr``, ``strict``, ``stacklevel``).
+A mutant replaces one expression or statement by a wrong one. Left alone are docstrings, annotations and what is
+imported for them, messages of errors, and keywords that change no result (``repr``, ``strict``, ``stacklevel``).
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
             ):
                 continue
             if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+                continue
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
                 continue
             if isinstance(child, ast.FunctionDef) and child.name.startswith(SKIPPED):
                 continue
