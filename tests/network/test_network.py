@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 torch = pytest.importorskip("torch")
 
@@ -14,7 +15,7 @@ from torch import nn  # noqa: E402
 from ownstep import GD, At, InvalidInput, Nesterov, OwnStep, OwnstepError, partition, run  # noqa: E402
 from ownstep.problems import Blocks, Network, PerDevice, Pooled, Problem, SquaredL2, Stratified, TensorNorms  # noqa: E402
 from ownstep.problems.network.inputs import as_tensor, check_per_sample  # noqa: E402
-from ownstep.problems.network.models import CropFlip, cifar_cnn, mlp, mnist_cnn, pixels  # noqa: E402
+from ownstep.problems.network.models import CropFlip, build, cifar_cnn, mlp, mnist_cnn, pixels  # noqa: E402
 from ownstep.problems.network.parameters import load_into  # noqa: E402
 
 from .helpers import F64, constants, data, problem  # noqa: E402
@@ -412,3 +413,47 @@ def test_passes_are_recorded_where_they_are_in_one_piece_and_asked_for(graph, mo
     monkeypatch.setattr(network, "MOST_RECORDED", 2)
     problem(3, graph=graph)
     assert asked == [False, False, graph, graph, False, False, graph, graph, graph, False]
+
+
+def test_models_by_name_and_what_they_take():
+    """Bytes become numbers from 0 to 1, whatever the model; other numbers stay as they are, sparse ones too."""
+    rng = np.random.default_rng(1)
+    bytes_ = rng.integers(0, 256, (3, 4, 5)).astype(np.uint8)
+    model, table = build("mlp", bytes_, 7, seed=2)
+    np.testing.assert_allclose(table(bytes_), bytes_.reshape(3, 20) / 255, rtol=1e-6)
+    assert model(table(bytes_)).shape == (3, 7)
+    assert torch.equal(model[0].weight, mlp(20, 7, seed=2)[0].weight)
+    rows = rng.standard_normal((3, 6))
+    for given in (rows, sp.csr_array(rows)):
+        model, table = build("mlp", given, 2)
+        np.testing.assert_allclose(table(given), rows, rtol=1e-6)
+        assert model(table(given)).shape == (3, 2)
+    for shape, expected in (((2, 28, 28), (2, 1, 28, 28)), ((2, 3, 32, 32), (2, 3, 32, 32))):
+        images = rng.integers(0, 256, shape).astype(np.uint8)
+        model, made = build("cnn", images, 10, seed=4)
+        assert made(images).shape == expected
+        np.testing.assert_allclose(made(images).reshape(-1), images.reshape(-1) / 255, rtol=1e-6)
+        assert model(made(images)).shape == (2, 10)
+        same = (mnist_cnn if shape[1] == 28 else cifar_cnn)(4)
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), same.parameters(), strict=True))
+    for name, wrong, message in (
+        ("cnn", np.zeros((2, 8, 8)), r"got rows of shape \(8, 8\)"), ("mlp", ["a", "b"], "needs rows of numbers"),
+        ("mlp", np.zeros(4), "needs rows of numbers"), ("rnn", rows, "unknown model 'rnn'"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=message):
+            build(name, wrong, 2)
+
+
+def test_crops_and_mirror_images_pixel_by_pixel():
+    rng = np.random.default_rng(2)
+    images, change = rng.random((5, 2, 4, 6)), CropFlip(2)
+    drawn = change.draw(np.random.default_rng(3), 5)
+    drawn[0], drawn[1] = [0, 4, 1], [4, 0, 0]
+    found = change.apply(torch.as_tensor(images), torch.as_tensor(drawn)).numpy()
+    for n, (top, left, mirrored) in enumerate(drawn):
+        padded = np.pad(images[n], ((0, 0), (2, 2), (2, 2)))
+        cut = padded[:, top : top + 4, left : left + 6]
+        np.testing.assert_array_equal(found[n], cut[:, :, ::-1] if mirrored else cut)
+    many = change.draw(np.random.default_rng(4), 4000)
+    assert [sorted(set(column)) for column in many.T.tolist()] == [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [0, 1]]
+    assert CropFlip().pad == 4
