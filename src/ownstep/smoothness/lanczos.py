@@ -38,7 +38,7 @@ FEW = 8
 """Matrices up to which each has its own call of LAPACK."""
 
 LAGUERRE = 60
-"""Steps towards the largest eigenvalue of a tridiagonal matrix; five to eight are enough."""
+"""Steps towards the largest eigenvalue of a tridiagonal matrix; five to eight are enough, else LAPACK finds it."""
 
 
 class Blocks(ABC):
@@ -192,9 +192,12 @@ def _many(alpha: Array, beta: Array) -> Found:
             step = m / (G + np.sqrt(np.maximum((m - 1) * (m * F - G**2), 0)))
             step = np.where((step > 0) & (least > 0), step, 0)  # else rounding has taken x to an eigenvalue already
             x = x - step
-            if (step <= 1e-13 * x).all():
+            unsettled = ~(step <= 1e-13 * x)
+            if not unsettled.any():
                 break
         bottom = np.where(np.isfinite(dq), 1 / np.sqrt(dq), 0)
+    if unsettled.any():
+        x[unsettled], bottom[unsettled], _ = _few(alpha[:, unsettled], beta[:, unsettled])
     return x, bottom, lambda bound: _above(alpha, squares, bound) == 1
 
 
