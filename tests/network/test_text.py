@@ -1,6 +1,7 @@
 """The text classifier: cached activations are the frozen layers' outputs, whoever computes them."""
 
 import math
+import sys
 import types
 
 import numpy as np
@@ -137,3 +138,18 @@ def test_encoders_of_other_families_are_refused():
         config = types.SimpleNamespace(model_type=family, hidden_act=act)
         with pytest.raises(OwnstepError, match=f"bert and mpnet with gelu are known, got '{family}'"):
             from_transformers(types.SimpleNamespace(config=config))
+
+
+def test_an_encoder_in_a_folder_is_not_looked_for_elsewhere(monkeypatch, tmp_path):
+    transformers, asked = pytest.importorskip("transformers"), []
+
+    def give(source, local_files_only):
+        asked.append((source, local_files_only))
+        return "made"
+
+    for kind in (transformers.AutoTokenizer, transformers.AutoModel):
+        monkeypatch.setattr(kind, "from_pretrained", give)
+    monkeypatch.setattr(sys.modules[Encoder.__module__], "from_transformers", lambda model: model)
+    for where in (str(tmp_path), "no-such-encoder-anywhere"):
+        assert load_encoder(where) == ("made", "made")
+    assert asked == [(str(tmp_path), True)] * 2 + [("no-such-encoder-anywhere", False)] * 2
