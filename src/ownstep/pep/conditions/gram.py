@@ -233,7 +233,7 @@ def _swap(
 
 
 def _without_dust(rows: Array) -> Array:
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
+    largest = np.abs(rows).max(axis=1, keepdims=True)
     return np.where(np.abs(rows) <= ROUNDING * largest, 0.0, rows)
 
 

@@ -87,7 +87,7 @@ def _face(offset: Array, heights: Array, M: float, support: list[int], shares: A
         curved = size > 1e-12 * size[0] if size[0] > 0 else np.zeros(len(size), bool)
         rank = int(curved.sum())
         flat = basis[:, rank:] @ (basis[:, rank:].T @ slope)
-        if np.abs(flat).max(initial=0) > 1e-13 * np.abs(slope).max(initial=0) and rank < len(edges):
+        if np.abs(flat).max() > 1e-13 * np.abs(slope).max() and rank < len(edges):
             move, longest = -flat, np.inf  # linear along this direction: go until a weight vanishes
         else:
             newton = (basis[:, :rank].T @ slope) / (M * size[:rank] ** 2)
