@@ -115,7 +115,7 @@ def test_every_decision_is_that_of_minpack_whatever_is_seen():
     ends, rng = Counter(), np.random.default_rng(4)
     for _ in range(400):
         slope, first = -(10.0 ** rng.uniform(-1, 1)), 10.0 ** rng.uniform(-2, 2)
-        peer = DCSRCH(None, None, DECREASE, SLOPE, NARROW, 0.0, 1e10)
+        peer = DCSRCH(None, None, 1e-3, 0.9, 0.1, 0.0, 1e10)
         t, _, _, task = peer._iterate(first, 2.0, slope, b"START")
         search, low = Search.begin(2.0, slope, first, 0.0), 2.0
         for tries in range(1, 21):
@@ -125,7 +125,7 @@ def test_every_decision_is_that_of_minpack_whatever_is_seen():
                 kind
             ]
             seen = slope * rng.choice([1.0, 1.0, -1.0]) * rng.uniform(0.85, 2.0)
-            enough = value <= 2.0 + DECREASE * t * slope
+            enough = value <= 2.0 + 1e-3 * t * slope
             search, low = search.seen(value, seen), min(low, value)
             tried, (t, _, _, task) = t, peer._iterate(t, value, seen, b"FG")
             assert search.tries == tries
@@ -146,6 +146,26 @@ def test_a_trial_that_overflows_is_shortened():
         assert search.step == pytest.approx(10.0**-tries)
         assert (search.tries, search.done) == (tries, "")
     assert search.seen(math.nan, 0.0).done == "failed"
+    ahead = Search.begin(1.0, -1.0, 1.0, 0.0).seen(0.0, -1.0)  # falls as steeply as before: further on
+    assert (ahead.best.t, ahead.step) == (1.0, 5.0)
+    for seen in ((math.inf, 0.0), (0.0, math.nan)):
+        assert ahead.seen(*seen).step == pytest.approx(1.4)
+
+
+@pytest.mark.parametrize(
+    ("value", "slope", "done"),
+    [
+        (2.0 - 2e-3, 0.0, "found"),
+        (2.0 - 2e-3 + 1e-6, 0.0, ""),
+        (2.0 - 2e-3 + 0.9e-6, 0.0, "found"),
+        (1.0, 0.901 * 4, ""),
+        (1.0, -0.899 * 4, "found"),
+        (2.0 - 1.9e-3, 0.0, ""),
+    ],
+)
+def test_what_a_search_forgives(value, slope, done):
+    """phi(1/2) <= 2 - 1e-3 * 1/2 * 4 but for rounding of 1e-6 (here), and |phi'(1/2)| <= 0.9 * 4."""
+    assert Search.begin(2.0, -4.0, 0.5, 0.95e-6).seen(value, slope).done == done
 
 
 def test_every_evaluation_is_scipys():

@@ -194,6 +194,13 @@ def test_what_has_to_be_positive_is_not_zero(name, field):
         METHODS[name](**{field: 0})
 
 
+@pytest.mark.parametrize("name", ["fedsps", "delta_sgd"])
+def test_steps_that_devices_choose_begin_with_a_number(name):
+    """1/L by name would need a constant, and these methods have none."""
+    with pytest.raises(InvalidInput, match="client_step must be a finite number > 0, got 'largest'"):
+        METHODS[name](client_step="largest")
+
+
 NEW = [(name, kind) for name, kind in METHODS.items() if "step" in inspect.signature(kind).parameters]
 
 

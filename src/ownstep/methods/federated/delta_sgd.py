@@ -46,7 +46,7 @@ class DeltaSGD(FedOpt):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("client_step", self.client_step)
+        number("client_step", self.client_step, above=0)
         check_positive("gamma", self.gamma)
         number("delta", self.delta, least=0)
         number("theta", self.theta, least=0)

@@ -13,6 +13,7 @@ from ownstep.methods.federated.fedopt import FedOpt, ServerState
 from ownstep.methods.local_work import LocalWork, PolyakStep
 from ownstep.methods.steps import check_positive
 from ownstep.plan import Devices
+from ownstep.support.checks import number
 from ownstep.support.errors import InvalidInput
 
 
@@ -44,7 +45,7 @@ class FedSPS(FedOpt):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("client_step", self.client_step)
+        number("client_step", self.client_step, above=0)
         check_positive("c", self.c)
         if not np.isfinite(self.lower).all():
             raise InvalidInput(f"lower must be finite, got {self.lower!r}")
