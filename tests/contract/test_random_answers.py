@@ -293,7 +293,7 @@ class Line:
         self.method, self.x, self.base, self.g, self.f = method, x0, x0, None, None
         self.kept, self.length, self.pairs = 0, 1.0, []
         self.plain = self.stalled = self.partial = self.solving = self.at_base = False
-        self.p, self.H, self.search = 0 * x0, None, Search()
+        self.p, self.H, self.search = 0 * x0, None, SimpleNamespace(step=0.0, tries=0)
 
     def tell(self, a):
         nobody, absent = a.present is not None and not any(a.present), a.present is not None and not all(a.present)

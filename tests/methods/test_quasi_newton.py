@@ -166,6 +166,8 @@ def test_a_trial_that_overflows_is_shortened():
 def test_what_a_search_forgives(value, slope, done):
     """phi(1/2) <= 2 - 1e-3 * 1/2 * 4 but for rounding of 1e-6 (here), and |phi'(1/2)| <= 0.9 * 4."""
     assert Search.begin(2.0, -4.0, 0.5, 0.95e-6).seen(value, slope).done == done
+    edge = 2.0 + 0.5 * (1e-3 * -4.0)
+    assert Search.begin(2.0, -4.0, 0.5, 0.0).seen(edge, -0.9 * 4.0).done == "found"
 
 
 def test_every_evaluation_is_scipys():
