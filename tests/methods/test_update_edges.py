@@ -93,6 +93,24 @@ def test_triple_momentum_needs_mu_at_most_L():
     assert flat.momentum is None
 
 
+def test_item_needs_mu_below_L():
+    with pytest.raises(InvalidInput, match=r"ITEM needs alpha mu < 1, got alpha = 1 and mu = 1"):
+        METHODS["item"](1.0).start(np.ones(2), one_device(1.0))
+    assert METHODS["item"](0.99).start(np.ones(2), one_device(1.0)).number == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "far", "stalled"),
+    [(np.float32, 1e6, False), (np.float32, 1e8, True), (np.float64, 1e8, False), (np.float64, 1e17, True)],
+)
+def test_a_step_below_the_last_bit_of_x_is_none(kind, far, stalled):
+    """The first trial lies 1 away from x: less than 2^-23 of 1e8 in single precision, not in double."""
+    method = METHODS["lbfgs"]()
+    state = method.tell(method.start(np.array([far], kind), one_device()), Answer(np.ones(1, kind), 1.0))
+    assert state.stalled is stalled
+    assert state.x.dtype == kind
+
+
 @pytest.mark.parametrize(("long", "steep"), [(1.0, 1.0), (8.0, 1e3), (1e-3, 0.25)])
 def test_a_pair_has_to_curve_more_than_rounding(long, steep):
     """<s, y> > eps ||s|| ||y||, whatever the units of both."""
