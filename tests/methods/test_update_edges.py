@@ -96,15 +96,21 @@ def test_triple_momentum_needs_mu_at_most_L():
 def test_item_needs_mu_below_L():
     with pytest.raises(InvalidInput, match=r"ITEM needs alpha mu < 1, got alpha = 1 and mu = 1"):
         METHODS["item"](1.0).start(np.ones(2), one_device(1.0))
-    assert METHODS["item"](0.99).start(np.ones(2), one_device(1.0)).number == 0.0
+    assert METHODS["item"](1.5).start(np.ones(2), one_device(0.5)).number == 0.0
 
 
 @pytest.mark.parametrize(
     ("kind", "far", "stalled"),
-    [(np.float32, 1e6, False), (np.float32, 1e8, True), (np.float64, 1e8, False), (np.float64, 1e17, True)],
+    [
+        (np.float32, 0.75 * 2**23, False),
+        (np.float32, 1.5 * 2**23, True),
+        (np.float64, 1.5 * 2**23, False),
+        (np.float64, 0.75 * 2**52, False),
+        (np.float64, 1.5 * 2**52, True),
+    ],
 )
 def test_a_step_below_the_last_bit_of_x_is_none(kind, far, stalled):
-    """The first trial lies 1 away from x: less than 2^-23 of 1e8 in single precision, not in double."""
+    """The first trial lies 1 away from x: as little as 2^-23 of x in single precision, or 2^-52 in double, is no step."""
     method = METHODS["lbfgs"]()
     state = method.tell(method.start(np.array([far], kind), one_device()), Answer(np.ones(1, kind), 1.0))
     assert state.stalled is stalled
