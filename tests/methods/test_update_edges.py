@@ -110,7 +110,7 @@ def test_item_needs_mu_below_L():
     ],
 )
 def test_a_step_below_the_last_bit_of_x_is_none(kind, far, stalled):
-    """The first trial lies 1 away from x: as little as 2^-23 of x in single precision, or 2^-52 in double, is no step."""
+    """The first trial lies 1 away from x: 2^-23 of x in single precision, or 2^-52 in double, is no step."""
     method = METHODS["lbfgs"]()
     state = method.tell(method.start(np.array([far], kind), one_device()), Answer(np.ones(1, kind), 1.0))
     assert state.stalled is stalled
