@@ -93,6 +93,14 @@ def test_triple_momentum_needs_mu_at_most_L():
     assert flat.momentum is None
 
 
+@pytest.mark.parametrize("name", ["giant", "dane"])
+def test_devices_that_solve_nothing_are_named(name):
+    method, g = METHODS[name](), np.ones(2)
+    state = method.tell(method.start(np.zeros(2), one_device()), Answer(g, 1.0))
+    with pytest.raises(InvalidInput, match="needs devices that solve problems of their own"):
+        method.tell(state, Answer(g, 1.0))
+
+
 def test_item_needs_mu_below_L():
     with pytest.raises(InvalidInput, match=r"ITEM needs alpha mu < 1, got alpha = 1 and mu = 1"):
         METHODS["item"](1.0).start(np.ones(2), one_device(1.0))
