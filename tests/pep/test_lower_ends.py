@@ -111,11 +111,11 @@ def test_own_minimisers_are_found_in_any_units(length: float) -> None:
     """mu x + c x + s = 0 near a recovered point; far from it the recovered point is kept."""
     exact = -length * 0.05 / 0.25
     near = _own_minimiser(bowl(0.15, 0.05, -0.2 * (1 + 1e-4), length=length), DEVICES)
-    assert near[0] == pytest.approx(exact, rel=1e-12)
+    assert near[0] == pytest.approx(exact, rel=1e-12, abs=0)
     far = _own_minimiser(bowl(0.15, 0.05, -0.2 * (1 + 1e-2), length=length), DEVICES)
     assert far[0] == -length * 0.2 * (1 + 1e-2)
     flat = Part((0,), 0.0, None, np.array([length * 0.05]), np.array([length]))
-    assert _own_minimiser(flat, DEVICES)[0] == pytest.approx(-length * 0.5, rel=1e-12)
+    assert _own_minimiser(flat, DEVICES)[0] == pytest.approx(-length * 0.5, rel=1e-12, abs=0)
 
 
 def test_several_pieces_have_a_minimiser_too() -> None:
