@@ -192,7 +192,7 @@ def numbers(kind: type) -> list[str]:
 
 
 MAY_BE_NEGATIVE = [("heavy_ball", "momentum"), ("nesterov", "momentum"), ("fedsps", "lower")]
-ELSEWHERE = [("schedule", "scales"), ("schedule", "momentum"), ("own_curvature", "seed")]
+ELSEWHERE = [("schedule", "scales"), ("schedule", "momentum")]
 BAD = [
     pytest.param(name, field, value, id=f"{name}-{field}-{value}")
     for name, kind in METHODS.items()

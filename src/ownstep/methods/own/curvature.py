@@ -60,6 +60,7 @@ class OwnCurvature(Remembering[CurvatureState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         whole_number("rank", RANK if self.rank is None else self.rank, 0)
+        whole_number("seed", self.seed, 0)
         if self.sketch not in ("own", "sum"):
             raise unknown_name("sketch", self.sketch, ["own", "sum"])
 
