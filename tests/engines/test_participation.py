@@ -325,7 +325,7 @@ def test_a_trial_that_is_too_far_away_is_asked_for_no_sketch():
     near = Ask(problem.x0(), problem.weights, sketch=SketchWork(1, revealing="allow"))
     seen = Answering(problem, "drop")(near, np.array([True, False, True]))
     plain = server_bytes(near, np.array([True, False, True]))[0]
-    assert (seen.up - plain).tolist() == [8 * problem.dim + 8 * 4, 0, 8 * problem.dim + 8 * 4]
+    assert (seen.up - plain).tolist() == [8 * problem.dim + 8 * 5, 0, 8 * problem.dim + 8 * 5]
 
 
 @pytest.mark.parametrize(
