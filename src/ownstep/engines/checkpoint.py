@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def save(path: Path, state: Any, about: dict[str, Any], columns: Columns) -> Non
                 everything |= {f"state/{k}": v for k, v in arrays.items()}
                 np.savez(file, allow_pickle=False, **everything, **{f"column/{k}": v for k, v in columns.items()})
             file.flush()  # a full disk is found here, while the file before is still in its place
+            os.fsync(file.fileno())  # and two renames follow each other at once
             if path.exists():
                 path.replace(previous(path))
         if path.suffix == ".safetensors":
