@@ -151,6 +151,7 @@ def test_a_run_that_was_cut_short_goes_on_where_it_was(small, capsys):
     record, first = go(begun, commit, 4)
     assert (first["goes"], first["by hand"]["left"], first["whole"]["second.py"]["left"]) == (1, 0, whole - 3)
     assert first["sample"]["left"] + first["sample"]["mutants"] == 9
+    assert "first pass" not in first
     assert f"{whole - 3} of whole, 2 of updates" in capsys.readouterr().out
     assert not (tool.ROOT / "docs/mutation.svg").exists()
     record.about["minutes"] = 17.0
@@ -159,13 +160,14 @@ def test_a_run_that_was_cut_short_goes_on_where_it_was(small, capsys):
     assert second["left"] == []
     assert (second["goes"], second["minutes"]) == (2, 17.0)
     assert second["sample"] == {"mutants": 9, "killed": 9, "equivalent": 0, "survived": 0, "share": 1.0, "left": 0}
+    assert second["first pass"] == second["sample"]
     assert "100 % of 9" in (tool.ROOT / "docs/mutation.svg").read_text()
 
 
 def test_after_tests_were_mended_survivors_are_tried_once_more(small):
     tool, go, options, tried = small
     commit = Small("abc")
-    record, _ = go(tool.begun(commit, options), commit, 1000, lambda mutant: mutant.kind != "constant")
+    record, before = go(tool.begun(commit, options), commit, 1000, lambda mutant: mutant.kind != "constant")
     lost = {key for key, row in record.rows.items() if not row["killed"]}
     assert lost
     del tried[:]
@@ -177,4 +179,5 @@ def test_after_tests_were_mended_survivors_are_tried_once_more(small):
     assert set(again.rows) <= present | {mutant.key for mutant in tool.by_hand(changed.source)}
     assert [len(again.of(part)) for part in tool.PARTS] == [len(record.of(part)) for part in tool.PARTS]
     assert told["tried again at"] == ["def"]
+    assert told["first pass"] == before["sample"] != told["sample"]  # kept, whatever is mended after it
     assert (told["commit"], told["goes"], told["left"]) == ("abc", 2, [])

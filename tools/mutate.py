@@ -410,6 +410,9 @@ def complete(record: Record, commit: Commit, options: argparse.Namespace) -> Non
     record.write()
     try_all(commit, [mutant_of(row) for row in left], why, options, done)
     record.about["minutes"] = round(before + (time.time() - began) / 60, 1)
+    first = score(record.of("sample"))
+    if not first["left"] and "tried again at" not in record.about:
+        record.about["first pass"] = first  # before any test was written for what this sample shows
     record.write()
     shown = record.written()
     print(json.dumps({k: v for k, v in shown.items() if k not in ("survivors", "noticed", "left")}, indent=1))
