@@ -9,9 +9,10 @@ import math
 import numpy as np
 import pytest
 
-from ownstep.methods import METHODS, OwnCurvature, TripleMomentum, mixing_matrix
+from ownstep.methods import METHODS, FedExP, OwnCurvature, OwnStep, TripleMomentum, mixing_matrix
 from ownstep.methods.base import Answer
 from ownstep.methods.gossip.mixing import Mixing
+from ownstep.methods.own.own_adaptive import _own
 from ownstep.methods.own.sketch_bank import Bank
 from ownstep.methods.pooled.item import SETTLED, item_numbers
 from ownstep.methods.pooled.newton import newton_step
@@ -185,6 +186,32 @@ def test_sketches_that_are_off_by_less_than_two_are_kept(ratio, wanted):
     state = dataclasses.replace(state, bank=bank, pairs=pairs, wanted=False, sketched=1, k=50, kept=2)
     told, _, t = method._direction(state, np.array([1.0, 2.0]))
     assert (told.wanted, t) == (wanted, 1.0)
+
+
+def test_sketches_that_were_wanted_stay_wanted_until_they_come():
+    """Also where the metric fits the last pair: nobody has answered yet."""
+    method, x0 = OwnCurvature(2), np.zeros(2)
+    bank = Bank.empty(x0, [1.0]).renewed([Sketch(np.eye(2), np.ones(2), 2.0)])
+    pairs = Pairs.none(x0).added(np.array([1.0, 0.0]), np.array([1.0, 0.0]), 3)
+    for wanted in (True, False):
+        state = method.start(x0, one_device())
+        state = dataclasses.replace(state, bank=bank, pairs=pairs, wanted=wanted, sketched=1, k=50, kept=2)
+        assert method._direction(state, np.array([1.0, 2.0]))[0].wanted is wanted
+
+
+def test_a_share_of_nothing_is_the_length_itself():
+    """Where grad f vanishes, |own sum| / |grad f| has no denominator."""
+    method, x0 = OwnStep(smoothness="adaptive"), np.zeros(2)
+    state = dataclasses.replace(method.start(x0, one_device()), size=math.nan)
+    told = _own(state, x0, Answer(np.zeros(2), 0.0, also=np.array([3.0, 4.0])))
+    assert told.size == 5.0
+
+
+def test_fedexp_stays_where_no_device_moves():
+    method, x0 = FedExP(epsilon=0.0), np.array([1.0, 2.0])
+    state = method.start(x0, one_device())
+    told = method.tell(state, Answer(np.zeros(2), 0.0, squares=0.0))
+    assert (told.x == x0).all()
 
 
 def numbers(kind: type) -> list[str]:
