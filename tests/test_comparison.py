@@ -130,3 +130,9 @@ def test_seven_tenths_of_a_search_for_a_step_are_spread_over_the_octaves():
         before = sorted(octaves[:n])
         at = before.index(octaves[int(np.argmin([trial["best_value"] for trial in trials[:n]]))])
         assert before[max(at - 1, 0)] <= octaves[n] <= before[min(at + 1, n - 1)]
+
+
+def test_three_tolerances_unless_told():
+    problem = make_logistic()
+    rows = compare(problem, {"GD": GD()}, rounds=2).rows()
+    assert list(rows[0]["rounds"]) == ["0.01", "0.0001", "1e-06"]

@@ -197,3 +197,9 @@ def test_numbers_of_hospitals_and_lists_of_samples():
 def test_columns_and_lists_that_leave_samples_out_are_refused(wrong, message):
     with pytest.raises(InvalidInput, match=message):
         partition.given(wrong)
+
+
+def test_squared_norms_are_those_of_the_rows_however_they_are_stored():
+    rows = np.array([[3.0, 0, 4], [0, 0, 0], [1, -2, 2]])
+    for table in (rows, sp.csr_array(rows), sp.csc_matrix(rows)):
+        assert partition.squared_norms(table).tolist() == [25, 0, 9]

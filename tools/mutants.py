@@ -26,6 +26,8 @@ NAMES = {
     "zeros": "ones", "ones": "zeros", "sum": "mean", "mean": "sum",
 }  # fmt: skip
 HARMLESS = {"repr", "strict", "stacklevel", "dtype", "encoding", "help", "description", "indent", "flush", "compare"}
+NOTHING = {"np.zeros(0)", "np.ones(0)", "len(self.weights)", "len(devices.weights)", "len(state.devices.weights)"}
+"""No number is in the one, and only the length of the others is read: equal weights would be as many."""
 SKIPPED = ("__repr__", "__str__", "describe_", "figure", "charts")
 
 
@@ -122,6 +124,8 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
             ):
                 continue
             if isinstance(child, ast.keyword) and child.arg in HARMLESS:
+                continue
+            if isinstance(child, ast.Call) and ast.unparse(child) in NOTHING:
                 continue
             yield child
             yield from _walk(child)

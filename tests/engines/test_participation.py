@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ownstep.engines import Bernoulli, Bursts, Cohort, Outages, Stragglers, describe, parse_participation, run
 from ownstep.engines.local.answering import Answering, checked_triangle, server_bytes, triangle
+from ownstep.engines.local.secant import Memory
 from ownstep.methods import GD, Ask, DecentralisedGD, LocalWork, OwnStep, SketchWork
 from ownstep.problems import optimum
 from ownstep.support.errors import InvalidInput
@@ -369,3 +370,25 @@ def test_without_a_server_a_vector_crosses_every_link_between_those_who_are_ther
     np.testing.assert_allclose(seen.answer.gradients[[0, 2]], problem.gradients(x)[[0, 2]])
     assert (seen.answer.gradients[1] == 0).all()
     assert Answering(problem, None)(Ask(x, None), np.ones(3, bool)).up.tolist() == [0, 0, 0]
+
+
+def test_a_history_says_who_may_be_absent(least_squares):
+    assert run(GD(), least_squares, 2, participation=Bernoulli(0.7)).settings["participation"] == repr(Bernoulli(0.7))
+    assert run(GD(), least_squares, 2).settings["participation"] is None
+
+
+def test_what_devices_remember_is_restored_as_what_it_was():
+    """Points and gradients as tensors in the precision of x; losses and curvatures as arrays of doubles."""
+    torch = pytest.importorskip("torch")
+    memory, x = Memory(make_least_squares(), True), torch.zeros(2)
+    kept = {
+        "points": np.ones((3, 2)), "gradients": np.ones((3, 2)), "losses": np.array([0.1, 0.2, 0.3]),
+        "known": np.ones(3, bool), "fresh": np.ones(3, bool), "curvature": np.array([0.7, 1.1, 2.0]),
+        "previous": np.array(0.1),
+    }  # fmt: skip
+    memory.restore({f"memory_{name}": array for name, array in kept.items()}, x)
+    assert memory.points.dtype == memory.gradients.dtype == torch.float32
+    assert isinstance(memory.losses, np.ndarray)
+    assert memory.losses.tolist() == [0.1, 0.2, 0.3]
+    assert memory.curvature.tolist() == [0.7, 1.1, 2.0]
+    assert memory.previous == 0.1

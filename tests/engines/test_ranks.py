@@ -170,6 +170,7 @@ def test_every_method_makes_the_iterates_of_one_process(name):
     problem, method = make_least_squares(devices=6), METHODS[name]()
     expected = local.run(method, problem, 12)
     for seen in on_ranks(3, lambda ranks: cluster.run(method, shared(ranks, problem), 12)):
+        assert seen.name == expected.name == repr(method)
         np.testing.assert_allclose(seen.x, expected.x, atol=1e-11)
         np.testing.assert_allclose(seen.value, expected.value, rtol=1e-11)
         assert (seen.phase == expected.phase).all()

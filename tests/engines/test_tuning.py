@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ownstep.engines import Bernoulli, describe, run, tune, tune_step
-from ownstep.engines.tuning import scaled, tune_scale
+from ownstep.engines.tuning import OCTAVES, SCALES, scaled, tune_scale
 from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM, OwnStep
 from ownstep.plan import Devices
 from ownstep.problems import optimum
@@ -152,3 +152,18 @@ def test_longer_steps_keep_mu_below_the_scaled_constants():
     np.testing.assert_allclose(longer.L, [0.25, 2.0])
     np.testing.assert_allclose(longer.mu, [0.25, 0.5])
     assert longer.L_pooled == 1.5
+
+
+def test_steps_are_tried_from_the_middle_of_the_range_outwards(small_logistic):
+    """Each in a slice of its own: 14 slices of the octaves, the eighth first, then its neighbours."""
+    tuned = tune_step(small_logistic, 3, coarse=14, fine=0)
+    L = describe(small_logistic).devices.L_pooled
+    octaves = [np.log2(dict(settings)["step"] * L) for settings, _, _ in tuned.trials]
+    slices = [int((octave - OCTAVES[0]) / (OCTAVES[1] - OCTAVES[0]) * 14) for octave in octaves]
+    assert slices[0] == 7
+    assert sorted(slices) == list(range(14))
+    assert [abs(s - 7) for s in slices] == sorted(abs(s - 7) for s in slices)
+
+
+def test_a_factor_on_all_steps_goes_from_a_quarter_to_64_like_every_other_search():
+    assert SCALES == (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)

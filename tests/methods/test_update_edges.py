@@ -9,7 +9,17 @@ import math
 import numpy as np
 import pytest
 
-from ownstep.methods import METHODS, FedExP, OwnCurvature, OwnStep, TripleMomentum, mixing_matrix
+from ownstep.methods import (
+    EXTRA,
+    METHODS,
+    FedExP,
+    HeavyBall,
+    Nesterov,
+    OwnCurvature,
+    OwnStep,
+    TripleMomentum,
+    mixing_matrix,
+)  # fmt: skip
 from ownstep.methods.base import Answer
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.own.own_adaptive import _own
@@ -268,3 +278,25 @@ NEW = [(name, kind) for name, kind in METHODS.items() if "step" in inspect.signa
 def test_an_unknown_word_for_a_step_is_refused(name, kind):
     with pytest.raises(InvalidInput, match="unknown step.* 'longest'"):
         kind(step="longest")
+
+
+def test_momentum_ends_where_a_step_is_longer_than_one_over_mu():
+    """sqrt(step mu) is taken as at most 1, where both formulas give no momentum at all."""
+    for method in (HeavyBall(step=1.5), Nesterov(step=1.5)):
+        state = method.start(np.ones(2), one_device(mu=1.0, L=2.0))
+        moved = method.tell(state, Answer(np.array([0.25, 0.5]), 1.0))
+        again = method.tell(moved, Answer(np.zeros(2), 1.0))
+        assert (again.x == moved.x).all(), method
+
+
+@pytest.mark.parametrize("devices", [2, 5])
+def test_a_method_without_a_server_takes_a_network_of_any_size(devices):
+    some = Devices(np.full(devices, 1 / devices), np.ones(devices))
+    assert len(EXTRA(graph=mixing_matrix("ring", devices)).start(np.zeros(2), some).x) == devices
+
+
+def test_own_steps_take_a_rule_by_position_and_their_form_by_name():
+    with pytest.raises(InvalidInput, match="switch must be a rule such as Plateau.*got 50"):
+        OwnStep(50)
+    with pytest.raises(TypeError):
+        OwnStep(None, "samples", "given")

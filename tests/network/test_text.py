@@ -13,7 +13,7 @@ from ownstep import GD, Devices, InvalidInput, OwnstepError, partition, run  # n
 from ownstep.problems import Network  # noqa: E402
 from ownstep.problems.network.encoder import Encoder, Shape, find_folder, from_transformers, load_encoder  # noqa: E402
 from ownstep.problems.network.models import seeded  # noqa: E402
-from ownstep.problems.network.text import buckets, frozen_activations, padded, text_classifier  # noqa: E402
+from ownstep.problems.network.text import buckets, frozen_activations, padded, text_classifier, tokenise  # noqa: E402
 
 TINY = Shape(50, 40, 8, 12, 3, 2, 1e-12)
 
@@ -34,6 +34,15 @@ def test_buckets_cover_every_sentence_once_and_respect_the_limit():
     assert all(len(b) * max(len(ids[i]) for i in b) <= 40 for b in cut)
     with pytest.raises(InvalidInput, match="at least one token"):
         buckets([np.zeros(0, np.int32)])
+
+
+def test_sentences_are_cut_where_the_encoder_ends():
+    """A tokenizer leaves long sentences as they are unless it is told to cut them."""
+
+    def words(texts, truncation=False, max_length=None):
+        return {"input_ids": [[len(w) for w in t.split()][: max_length if truncation else None] for t in texts]}
+
+    assert [ids.tolist() for ids in tokenise(words, ["a bb ccc dddd", "ee"], longest=3)] == [[1, 2, 3], [2]]
 
 
 def test_cached_activations_give_the_whole_encoders_outputs(tmp_path):

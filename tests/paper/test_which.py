@@ -61,6 +61,13 @@ def test_the_verdict_counts_differences_beyond_the_noise_floor(changed, word, wo
     assert f"in {won} of 24 comparisons" in found["rule"]
 
 
+def test_nothing_holds_where_nobody_arrives():
+    nobody = {name: (None, None, None) for name in [which.OURS, *rivals()]}
+    found = which.verdict(result(**nobody))
+    assert found["verdict"] == "does not hold here"
+    assert "in 0 of 0 comparisons" in found["rule"]
+
+
 def test_what_is_on_disk_gives_the_page_s_table():
     rows = which.read(RESULTS)
     assert [r["case"] for r in rows] == list(which.CASES)

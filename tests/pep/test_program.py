@@ -485,6 +485,7 @@ def test_solutions_are_feasible_and_meet(name: str) -> None:
     made_of = certificate.slacks(gram, rows, target, radii, proof.limits, proof.multipliers)
     assert 0 < proof.slack <= min(np.linalg.eigvalsh(m)[0] for m in made_of)
     assert proof.bound == pytest.approx(target.size * reached, rel=1e-4)
+    assert proof.bound > target.size * proof.limits.sum()  # rounded up, never down
     said = certificate.certificate(gram, rows, radii, proof, metric, target.size, AS_GIVEN)
     assert sum(said.radii.values()) == pytest.approx(said.bound)
     assert said.multipliers == pytest.approx({

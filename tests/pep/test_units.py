@@ -14,7 +14,7 @@ from ownstep import pep
 from ownstep.cli import main
 from ownstep.methods import GD, At, DecentralisedGD, Nesterov, Never, OwnStep
 from ownstep.methods.base import Ask
-from ownstep.pep.trace.symbolic import trace
+from ownstep.pep.trace.symbolic import Trace, _anchored, trace
 from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
@@ -131,6 +131,14 @@ DEVICES = Devices.uniform([0.5, 1.5], 0.1)
 def test_methods_that_know_the_origin_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"round 1 holds x\^0 0.9 times.*where the origin is"):
         pep.worst_case(Steps((0.5, 0.5), shrink=0.9), DEVICES, 2)
+
+
+def test_one_device_that_knows_the_origin_is_enough() -> None:
+    """Of several points that a method asks for, one holds 0.9 times x^0."""
+    asks = np.array([[1.0, 0.0], [0.9, -0.5]])
+    path = Trace((asks,), (None,), (np.array([[1.0, 0.0]]),))
+    with pytest.raises(InvalidInput, match=r"asks in round 0 holds x\^0 0.9 times"):
+        _anchored(path, GD())
 
 
 def test_a_method_may_end_with_its_rounds() -> None:

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from ownstep import partition
+from ownstep.engines import describe
 from ownstep.problems import (
     BinaryLogistic,
     LeastSquares,
@@ -19,6 +20,7 @@ from ownstep.problems import (
     logistic_regression,
     optimum,
 )
+from ownstep.problems.linear.model import LARGEST_MU
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import make_logistic, unequal_owner
@@ -264,3 +266,24 @@ def test_bad_points_and_mixes():
 def test_a_separable_problem_without_penalty_has_no_optimum():
     with pytest.raises(OwnstepError, match=r"mu = 0 a separable problem has none"):
         optimum(BinaryLogistic(np.array([[1.0], [-1.0]]), [1, 0], mu=0.0), max_steps=5)
+
+
+def test_a_sparse_table_of_zeros_is_a_table():
+    made = BinaryLogistic(sp.csr_array((6, 3)), np.array([0, 1, 0, 1, 1, 0]), partition.iid(6, 2), mu=0.1)
+    assert made.value(np.zeros(3)) == pytest.approx(np.log(2))
+    assert pytest.approx([0.1, 0.1]) == describe(made).devices.L
+
+
+def test_the_softmax_with_a_reference_curves_at_most_by_a_half():
+    """Of z -> log(1 + sum exp z_c) the Hessian is diag(p) - p p^T, whose largest eigenvalue is at most 1/2."""
+    made = problem("reference")
+    for i, L in enumerate(describe(made).devices.L):
+        rows = made.rows(i)
+        assert pytest.approx(np.linalg.norm(rows, 2) ** 2 / len(rows) / 2 + 0.1) == L
+
+
+def test_the_largest_penalty_is_allowed():
+    rows, labels = np.eye(2), np.array([0, 1])
+    assert BinaryLogistic(rows, labels, mu=LARGEST_MU).mu == LARGEST_MU
+    with pytest.raises(InvalidInput, match="mu must be at most"):
+        BinaryLogistic(rows, labels, mu=np.nextafter(LARGEST_MU, np.inf))

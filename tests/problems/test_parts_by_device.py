@@ -67,6 +67,7 @@ def test_a_network_in_blocks():
 def test_a_network_and_its_batches(b):
     torch = pytest.importorskip("torch")
     from ownstep.problems import Network, PerDevice, Pooled
+    from ownstep.problems.network.models import CropFlip
 
     rng = np.random.default_rng(1)
     inputs, labels = torch.as_tensor(rng.standard_normal((60, 3))), rng.integers(0, 2, 60)
@@ -85,3 +86,5 @@ def test_a_network_and_its_batches(b):
         np.testing.assert_allclose(sum(t for _, t in seen), total, rtol=1e-13, atol=1e-13)
     with pytest.raises(InvalidInput, match=r"Pooled\(b=4\) is drawn for all devices' data together"):
         Network(model, inputs, labels, split, batch=Pooled(4)).keep([0])
+    with pytest.raises(InvalidInput, match=r"CropFlip\(.*is drawn for all devices' data together"):
+        Network(model, inputs, labels, split, augment=CropFlip()).keep([0])

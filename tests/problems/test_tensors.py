@@ -16,7 +16,8 @@ from ownstep import GD, OwnStep, partition, run  # noqa: E402
 from ownstep.engines import describe  # noqa: E402
 from ownstep.problems import logistic_regression  # noqa: E402
 from ownstep.problems.linear import tensor_rows, tensors  # noqa: E402
-from ownstep.support.errors import InvalidInput  # noqa: E402
+from ownstep.smoothness import spectrum_tensors  # noqa: E402
+from ownstep.support.errors import InvalidInput, OwnstepError  # noqa: E402
 
 from ..conftest import unequal_owner  # noqa: E402
 
@@ -143,3 +144,19 @@ class Told:
 @pytest.mark.parametrize(("entries", "kind"), [(2**31 - 1, torch.int32), (2**31, torch.int64)])
 def test_places_of_entries_are_long_numbers_only_where_they_must_be(entries, kind):
     assert tensor_rows.place(Told(entries), None, False, torch.float64, torch.device("cpu")).columns.dtype == kind
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_one_number_that_is_not_finite_is_enough(bad):
+    rows = np.eye(3)
+    rows[1, 2] = bad
+    with pytest.raises(InvalidInput, match=f"features must be finite, got {bad}"):
+        logistic_regression(torch.as_tensor(rows), [0, 1, 0], device="cpu")
+
+
+def test_constants_that_have_not_settled_are_refused(monkeypatch):
+    """Lanczos without enough products: an error, never a constant that is too small."""
+    _, made = pair(form="csr")
+    monkeypatch.setattr(spectrum_tensors, "extremes", lambda *_: (2.0, 0.0, 1e-3, 500))
+    with pytest.raises(OwnstepError, match="did not converge on the Hessian bound in 500 products"):
+        spectrum_tensors._lanczos(made, [slice(0, 60)], np.ones(1), torch.zeros(5, dtype=torch.float64), 0)

@@ -94,8 +94,7 @@ def go_on(path: Path, read: Callable[[Path, Path], None]) -> bool:
                 raise
             logging.getLogger("ownstep").warning("%s; going on from %s, the one before it", error, found[n + 1])
         else:
-            if file != path:  # the next rotation must not push the good one out
-                file.replace(path)
+            file.replace(path)  # the next rotation must not push the good one out
             return True
     return False
 

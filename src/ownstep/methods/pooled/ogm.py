@@ -79,7 +79,7 @@ class OGM(Optimal):
         last = self.horizon is not None and k % self.horizon == 0
         coming = (1 + math.sqrt(1 + (8 if last else 4) * theta**2)) / 2
         x = y + (theta - 1) / coming * (y - state.other) + theta / coming * (y - state.x)
-        return replace(state, x=x, other=x if last else y, k=k, number=1.0 if last else coming)
+        return replace(state, x=x, other=y, k=k, number=1.0 if last else coming)
 
     def point(self, state: OptimalState) -> Vector:
         """x^k, or y^k without a horizon."""

@@ -212,7 +212,7 @@ def _swap(
             continue
         column = columns.v(columns.free[int(np.argmax(share))], k)
         row = points[k + 1]
-        if abs(row[column]) <= 1e-9 * np.abs(row).max(initial=0):
+        if abs(row[column]) <= 1e-9 * np.abs(row).max():
             continue  # this round's answer does not move the iterate: keep v
         basis[column] = row
         names[column], scale[column] = ("x", -1, k + 1), sizes.points[k + 1]
