@@ -381,5 +381,8 @@ def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert "refused: " in call(capsys, "check", target)[2]
     Path(target).write_text("{}")
     assert "must have the fields" in call(capsys, "check", target)[2]
-    assert "cannot read" in call(capsys, "check", str(tmp_path / "none.json"))[2]
+    for missing in (tmp_path / "none.json", tmp_path):
+        code, _, err = call(capsys, "check", str(missing))
+        assert code == 2, "as for every file that a command cannot read"
+        assert "cannot read" in err
     assert call(capsys, *setting, "--curve", "--certify", target)[0] == 2

@@ -7,6 +7,8 @@ from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ import pytest
 from ownstep import pep
 from ownstep.cli import main
 from ownstep.methods import GD, At, DecentralisedGD, HeavyBall, Nesterov, Never, OwnStep
+from ownstep.pep import few_kinds
+from ownstep.pep.networks.network_bound import _not_above
 from ownstep.pep.search import NARROW, Search
 from ownstep.pep.solve.candidate import Candidate, Part, recover, run
 from ownstep.pep.solve.exact import reached
@@ -158,10 +162,46 @@ def test_convex_losses(L: str, weights: str, rstar: str, known: float, capsys: p
     assert 0 <= found["gap"] <= 1e-5
 
 
-def test_a_contradiction_is_an_error_that_asks_to_be_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_contradiction_is_an_error_that_asks_to_be_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("ownstep.pep.search.reached", lambda asked, found: 1e6)
     with pytest.raises(InternalError, match=r"mistake in ownstep.*report it"):
         pep.worst_case(OwnStep(At(1)), DEVICES, 2, 1.0, 0.3)
+    with pytest.raises(SystemExit) as ended:
+        main(["pep", "--L", "1,2", "--rounds", "1", "--rstar", "0.1"])
+    assert ended.value.code == 1
+    assert "Please report it" in capsys.readouterr().err
+
+
+def test_a_contradiction_is_not_taken_for_a_failure_of_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more kinds of devices a failure leaves what fewer proved; a contradiction must not."""
+    real = few_kinds._rung
+
+    def rung(asked: Any, on: Any, kinds: int, *rest: Any) -> few_kinds.Few:
+        found = real(asked, on, 2, *rest)
+        if kinds > few_kinds.LADDER[0]:
+            raise InternalError("an instance above a proof")
+        return found
+
+    monkeypatch.setattr(few_kinds, "_rung", rung)
+    with pytest.raises(InternalError, match="above a proof"):
+        pep.worst_case(OwnStep(At(1)), Devices.uniform(np.linspace(1, 2, 60), 0.1), 2, 1.0, 0.3)
+
+
+@pytest.mark.parametrize(("error", "exact", "refused"), [
+    (1 + 1e-12, True, True), (1 + 1e-12, False, False), (1 + 2e-6, False, True), (1.0, True, False)
+])  # fmt: skip
+def test_over_networks_an_instance_above_its_proof(error: float, exact: bool, refused: bool) -> None:
+    """In exact arithmetic any excess is a contradiction, in doubles one beyond rounding."""
+    worst: Any = SimpleNamespace(error=error, exact=exact)
+    if refused:
+        with pytest.raises(InternalError, match=r"mistake in ownstep.*report it"):
+            _not_above(1.0, worst)
+    else:
+        assert _not_above(1.0, worst) == 1.0
+    worst.error = 0.5
+    assert _not_above(1.0, worst) == 0.5
 
 
 def test_a_lower_end_that_does_not_survive_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,6 +290,14 @@ def test_columns_are_counted_before_there_are_any(rounds: int, number: int, rsta
     assert len(search.gram.columns) == few_kinds.columns(rounds, number, search.local_optima)
 
 
+@pytest.mark.parametrize("number", [2, 4, 30])
+def test_a_few_devices_are_kept_apart_however_many_rounds_there_are(number: int) -> None:
+    """Two devices at K = 400 came out as "2 different devices in 2 kinds", with no lower end and after 300 s."""
+    devices = population(2, number)
+    setting = Setting(trace(OwnStep(At(200)), devices, 400), devices, 1.0, 0.5, "value")
+    assert (few_kinds.on_line(Search(setting), 1.0) is None) == (number < 5)
+
+
 @pytest.mark.parametrize(("text", "message"), [("1,2\nx\n", "line 2"), ("", "no numbers")])
 def test_files_of_numbers_that_cannot_be_read(text: str, message: str, capsys, tmp_path) -> None:
     path = tmp_path / "L.txt"

@@ -13,9 +13,10 @@ import pytest
 from ownstep import pep
 from ownstep.methods import GD, At, OwnStep
 from ownstep.methods.base import Ask
-from ownstep.pep.solve.candidate import Part, _arrangement, _factor, _own_minimiser, _placed, _unless_tiny, run
+from ownstep.pep.solve.candidate import Part, _arrangement, _factor, _own_minimiser, _placed, _unless_alike, merges, run
 from ownstep.pep.solve.exact import Known, _Impossible, _Replay
 from ownstep.pep.solve.instance import LocalLoss, _answer
+from ownstep.pep.solve.sdp import Solution
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.units import Setting
 from ownstep.plan import Devices
@@ -78,8 +79,24 @@ def test_factors_have_as_many_columns_as_the_matrix_has_directions() -> None:
         np.testing.assert_allclose(found @ found.T, rows @ rows.T, atol=1e-9)
     assert _factor(-np.eye(3)).shape == (3, 0)
     assert _factor(np.zeros((0, 0))).shape == (0, 0)
-    np.testing.assert_array_equal(_unless_tiny(np.eye(2) * 4e-7), np.zeros((2, 2)))
-    np.testing.assert_array_equal(_unless_tiny(np.eye(2) * 6e-7), np.eye(2) * 6e-7)
+
+
+def test_twins_are_tried_together_before_they_are_set_apart() -> None:
+    """All alike, then those whose difference block has a trace of 1e-6 at most, then none; no choice is tried twice."""
+
+    def choices(*traces: float) -> list[tuple[bool, ...]]:
+        blocks = [np.eye(2) * trace / 2 for trace in traces]
+        none = np.zeros(0)
+        found = Solution(none, none, np.eye(1), blocks, none, "Solved", 1, 0.0)
+        return [tuple(bool(_unless_alike(block, most).any()) for block in blocks) for most in merges(found)]
+
+    assert choices() == [()]
+    assert choices(0.0) == [(False,)]
+    assert choices(4e-7) == [(False,), (True,)]
+    assert choices(2e-6) == [(False,), (True,)]
+    assert choices(4e-7, 2e-6) == [(False, False), (False, True), (True, True)]
+    np.testing.assert_array_equal(_unless_alike(np.eye(2), 1.9), np.eye(2))
+    np.testing.assert_array_equal(_unless_alike(np.eye(2), 2.0), np.zeros((2, 2)))
 
 
 @pytest.mark.parametrize("count", range(2, 8))
@@ -108,12 +125,15 @@ def bowl(curvature: float, tilt: float, own: float, i: int = 0, length: float = 
 
 @pytest.mark.parametrize("length", [1e-8, 1.0, 1e8])
 def test_own_minimisers_are_found_in_any_units(length: float) -> None:
-    """mu x + c x + s = 0 near a recovered point; far from it the recovered point is kept."""
+    """mu x + c x + s = 0: the recovered point is kept where f_i is flat and has a minimiser far away."""
     exact = -length * 0.05 / 0.25
     near = _own_minimiser(bowl(0.15, 0.05, -0.2 * (1 + 1e-4), length=length), DEVICES)
     assert near[0] == pytest.approx(exact, rel=1e-12, abs=0)
-    far = _own_minimiser(bowl(0.15, 0.05, -0.2 * (1 + 1e-2), length=length), DEVICES)
-    assert far[0] == -length * 0.2 * (1 + 1e-2)
+    for wrong in (-0.2 * (1 + 1e-2), 0.7):
+        assert _own_minimiser(bowl(0.15, 0.05, wrong, length=length), DEVICES)[0] == pytest.approx(exact, rel=1e-9)
+    convex = Devices(DEVICES.weights, DEVICES.L, np.zeros(2))
+    far = _own_minimiser(bowl(1e-5, 4e-6, -0.2, length=length), convex)
+    assert far[0] == -length * 0.2
     flat = Part((0,), 0.0, None, np.array([length * 0.05]), np.array([length]))
     assert _own_minimiser(flat, DEVICES)[0] == pytest.approx(-length * 0.5, rel=1e-12, abs=0)
 

@@ -14,6 +14,8 @@ from ownstep import pep
 from ownstep.cli import main
 from ownstep.methods import GD, At, DecentralisedGD, Nesterov, Never, OwnStep
 from ownstep.methods.base import Ask
+from ownstep.pep.trace import symmetry
+from ownstep.pep.trace.scales import beyond_doubles
 from ownstep.pep.trace.symbolic import Trace, _anchored, trace
 from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
@@ -167,3 +169,17 @@ def test_a_second_sum_is_linear() -> None:
 def test_what_is_no_number_is_refused(method: Any, rounds: float, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         pep.worst_case(method, DEVICES, rounds)  # type: ignore[arg-type]
+
+
+def test_errors_that_doubles_do_not_see_are_said_to_be_so() -> None:
+    """||x^K|| is at most 0.8^K ||x^0|| for GD with mu = L/5 or more: below 1e-15 from K = 155 on; tilts keep it up."""
+    devices = Devices.uniform([1.0, 1.0], 0.2)
+    for rounds, seen in ((150, True), (160, False)):
+        path = trace(GD(), devices, rounds)
+        groups = symmetry.groups(path, devices, local_optima=False, symmetry=True)
+        assert (beyond_doubles(path, groups, 3.0, 0.0) == "") == seen
+    apart = Devices.uniform([1.0, 2.0], 0.2)
+    path = trace(OwnStep(Never()), apart, 240)
+    groups = symmetry.groups(path, apart, local_optima=True, symmetry=True)
+    assert beyond_doubles(path, groups, 1.0, 0.1) == ""
+    assert "fewer rounds" in beyond_doubles(path, groups, 1.0, 0.0)

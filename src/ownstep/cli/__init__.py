@@ -20,7 +20,7 @@ from ownstep.cli.prove import check, pep, rate, tune
 from ownstep.cli.show import paper, report
 from ownstep.data.files import wording
 from ownstep.engines.cluster import torchrun
-from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.errors import InternalError, InvalidInput, OwnstepError
 
 app = App(
     name="ownstep",
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
             app(args=arguments)
     except InvalidInput as error:
         _fail(error, 2)
-    except OwnstepError as error:
+    except (OwnstepError, InternalError) as error:
         _fail(error, 1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:

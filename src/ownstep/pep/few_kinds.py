@@ -111,8 +111,8 @@ def columns(rounds: int, groups: int, local_optima: bool) -> int:
 def on_line(search: Search, effort: float) -> Line | None:
     """The line of the devices' ratios, where there are too many devices to keep them apart and a line exists."""
     size = (search.path.rounds, len(search.groups), search.local_optima)
-    if work(*size) <= EXACT * max(effort, 1.0):
-        return None
+    if len(search.groups) < interior.GROUPS or work(*size) <= EXACT * max(effort, 1.0):
+        return None  # a few devices are a few kinds already, however many rounds there are
     if not (search.devices.mu < search.devices.L).all():
         return None  # quadratics share no function with others
     return line(search.path, search.devices)

@@ -23,12 +23,13 @@ from ownstep.pep.conditions.cuts import (
 from ownstep.pep.conditions.gram import Gram, build
 from ownstep.pep.proof.certificate import Proof, repair, slacks
 from ownstep.pep.solve import interior
-from ownstep.pep.solve.candidate import Candidate, recover
+from ownstep.pep.solve.candidate import Candidate, merges, recover
 from ownstep.pep.solve.exact import reached
 from ownstep.pep.solve.polish import polish
 from ownstep.pep.solve.quadratic import worst_quadratic
 from ownstep.pep.solve.sdp import LARGE, Limits, Objective, Solution, blocks, limits, objective, solve
 from ownstep.pep.trace import symmetry as alike
+from ownstep.pep.trace.scales import beyond_doubles
 from ownstep.pep.trace.symmetry import Group
 from ownstep.pep.trace.units import Setting
 from ownstep.support.errors import OwnstepError
@@ -285,7 +286,7 @@ class Search:
         start = (self.gram, self.target, found, rows, proof, slack)
         most, waiting, stalled = 0.0, None, 0
         for better in polish(*start, r0=self.asked.r0, rstar=self.asked.rstar, steps=STEPS):
-            error = recover(self.asked, self.gram, better, NARROW[self.narrow], merge=True).error
+            error = recover(self.asked, self.gram, better, NARROW[self.narrow]).error
             near = (proof.bound - error) / proof.bound
             if near >= 0 and error > most:
                 most, waiting, stalled = error, better, 0
@@ -317,7 +318,9 @@ class Search:
                 break
             failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {proof.slack:.2g}"
         else:
-            raise OwnstepError(TIME_IS_UP if self._late() else f"the semidefinite solver failed: {failure}")
+            rstar = self.asked.rstar if self.local_optima else 0.0
+            why = beyond_doubles(self.path, self.groups, self.asked.r0, rstar)
+            raise OwnstepError(TIME_IS_UP if self._late() else f"the semidefinite solver failed: {failure}{why}")
         if self.best is None or proof.bound < self.best.proof.bound:
             self.best = Proved(proof, rows, self.gram, self.target, self.radii)
         if self.path.rounds <= LONG or blocks(self.gram):
@@ -375,9 +378,9 @@ class Search:
         Functions a little inside their class give room for rounding: first very little, then more where that is not
         enough for the exact check.
         """
-        for merge in (True, False) if found.differences else (True,):
+        for largest in merges(found):
             for narrow in range(self.narrow, len(NARROW)):
-                candidate = recover(self.asked, self.gram, found, NARROW[narrow], merge=merge)
+                candidate = recover(self.asked, self.gram, found, NARROW[narrow], alike=largest)
                 if candidate.error <= self.lower:
                     break
                 lower = reached(self.asked, candidate)

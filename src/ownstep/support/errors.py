@@ -15,8 +15,11 @@ class InvalidInput(OwnstepError, ValueError):
     """The caller passed something that cannot be used; the message quotes it and says what is allowed."""
 
 
-class InternalError(OwnstepError):
-    """Two results of this library contradict each other: a mistake of ours, not of the caller."""
+class InternalError(RuntimeError):
+    """Two results of this library contradict each other: a mistake of ours, not of the caller.
+
+    It is no :class:`OwnstepError`, so that code which goes on after a failure does not go on after this.
+    """
 
     def __init__(self, what: str) -> None:
         super().__init__(f"this is a mistake in ownstep: {what}. Please report it, with the call that led here")

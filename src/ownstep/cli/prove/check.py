@@ -160,7 +160,7 @@ def _proved(certificate: Path) -> tuple[Any, Fraction, str]:
         checker = others.get(form, check_server)
         return data, checker.check(data), checker.describe(data)
     except OSError as error:
-        raise OwnstepError(f"cannot read {str(certificate)!r}: {error}") from error
+        raise InvalidInput(f"cannot read {str(certificate)!r}: {error}") from error
     except MALFORMED as error:
         why = str(error) if type(error) is ValueError else f"it is no certificate ({type(error).__name__}: {error})"
         raise OwnstepError(f"refused: {why}") from error

@@ -33,7 +33,10 @@ from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified
 from ownstep.plan import Devices
-from ownstep.support.errors import OwnstepError, unknown_name
+from ownstep.support.errors import InternalError, OwnstepError, unknown_name
+
+ROUNDING = 1e-6
+"""What rounding may make of the error of an instance that was run in doubles, relative to it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +135,8 @@ def enclose(
             best, where = instance, factor
         if best.error >= (1 - tolerance) * found.proof.bound:
             break
-    lower = 0.0 if best is None else best.error
     bound = found.proof.bound
+    lower = 0.0 if best is None else _not_above(bound, best)
     gap = (bound - lower) / bound if bound > 0 else 0.0
     words = f"enclosed to a relative {gap:.1e}"
     if best is not None and best.exact:
@@ -168,6 +171,13 @@ def enclose(
         _asked=asked,
         _example=None if best is None else carried(best, asked.units, asked.metric),
     )
+
+
+def _not_above(bound: float, worst: NetworkInstance) -> float:
+    """The error of an instance; one run in doubles is known up to rounding, and may be that much above a proof."""
+    if worst.error > bound * (1.0 if worst.exact else 1 + ROUNDING):
+        raise InternalError(f"an instance errs by {worst.error!r} and a proof says at most {bound!r}")
+    return min(worst.error, bound)
 
 
 def _instance(

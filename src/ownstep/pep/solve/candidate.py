@@ -28,6 +28,9 @@ NEGLIGIBLE = 1e-9
 TWINS_ALIKE = 1e-6
 """Trace of a difference block, in units of the instance's own sizes, below which it is taken for zero."""
 
+WELL_RECOVERED = 1e-3
+"""A recovered minimiser is one where it is this close to one, or its gradient that small, both relative."""
+
 INSIDE = 1 - 2.0**-48
 """Radii are kept by this factor, so that rounding does not leave them."""
 
@@ -84,15 +87,15 @@ class Candidate:
     error: float
 
 
-def recover(asked: Setting, gram: Gram, found: Solution, narrow: float, *, merge: bool = True) -> Candidate:
+def recover(asked: Setting, gram: Gram, found: Solution, narrow: float, *, alike: float = TWINS_ALIKE) -> Candidate:
     """Build the instance behind a solution, scale it into both radii, and run the traced method on it.
 
     Parameters
     ----------
     narrow : h is taken from F(narrow M, (1 - narrow) M), a little inside its class.
-    merge : twins whose differences are tiny share one function.
+    alike : twins whose difference block has a trace of at most this share one function.
     """
-    differences = [_unless_tiny(block) if merge else block for block in found.differences]
+    differences = [_unless_alike(block, alike) for block in found.differences]
     mean, apart = _factor(found.gram), [_factor(block) for block in differences]
     values = found.values * gram.value_scale
     x0, parts = _build(gram, values, mean, apart, 1.0, narrow)
@@ -148,9 +151,24 @@ def _error(asked: Setting, parts: tuple[Part, ...], slopes: list[list[Array]], f
     return float(gradient @ gradient) if asked.metric == "gradient" else total
 
 
-def _unless_tiny(block: Array) -> Array:
-    """A difference block without what the solver left of zero: twins that need not differ share one function."""
-    return block if np.trace(block) > TWINS_ALIKE else np.zeros_like(block)
+def merges(found: Solution) -> list[float]:
+    """Values of ``alike`` worth trying: all twins share their function, those do that seem to, and none does.
+
+    A solver that ends in the middle of all solutions sets twins apart even where they need not be: fewer functions in
+    fewer dimensions are then as bad, and are sooner checked.
+    """
+    choices, seen = [], []
+    for alike in (math.inf, TWINS_ALIKE, 0.0):
+        apart = [bool(np.trace(block) > alike) for block in found.differences]
+        if apart not in seen:
+            choices.append(alike)
+            seen.append(apart)
+    return choices
+
+
+def _unless_alike(block: Array, alike: float) -> Array:
+    """A difference block, or zero where its trace is no larger."""
+    return block if np.trace(block) > alike else np.zeros_like(block)
 
 
 def _factor(matrix: Array) -> Array:
@@ -234,7 +252,8 @@ def _own_minimiser(part: Part, devices: Devices) -> Array:
     """The true minimiser of f_i, near the recovered one, where rounding leaves a small gradient.
 
     Steps of Barzilai and Borwein, on a function that is quadratic piece by piece, remove it. Where f_i is flat they
-    may lead far away; then the recovered point is the better one.
+    may lead far away; then the recovered point is the better one, unless it is none: the mean of twins' minimisers
+    need not minimise the function that the twins are given to share.
     """
     assert part.own is not None
     i = part.members[0]
@@ -257,5 +276,7 @@ def _own_minimiser(part: Part, devices: Devices) -> Array:
         step = float(change @ change) / bend if bend > 0 else 1 / L
         x, here = moved, new
         best = min(best, (float(np.linalg.norm(here)), x), key=lambda found: found[0])
-    near = float(np.linalg.norm(best[1] - start)) <= 1e-3 * float(np.linalg.norm(start))
-    return best[1] if near else start
+    size = float(np.linalg.norm(start))
+    near = float(np.linalg.norm(best[1] - start)) <= WELL_RECOVERED * size
+    minimal = float(np.linalg.norm(slope(start))) <= WELL_RECOVERED * L * size
+    return best[1] if near or not minimal else start

@@ -83,7 +83,7 @@ def _face(offset: Array, heights: Array, M: float, support: list[int], shares: A
     while len(support) > 1:
         edges = offset[support[1:]] - offset[support[0]]
         slope = heights[support[1:]] - heights[support[0]] + M * edges @ (shares @ offset[support])
-        basis, size, _ = np.linalg.svd(edges, full_matrices=True)
+        basis, size, _ = np.linalg.svd(edges, full_matrices=len(edges) > edges.shape[1])
         curved = size > 1e-12 * size[0] if size[0] > 0 else np.zeros(len(size), bool)
         rank = int(curved.sum())
         flat = basis[:, rank:] @ (basis[:, rank:].T @ slope)

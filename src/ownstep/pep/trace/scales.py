@@ -102,6 +102,18 @@ def scenarios(groups: list[Group], rstar: float) -> tuple[Array, Array]:
     return np.array(curvatures).T, np.array(tilts).T
 
 
+def beyond_doubles(trace: Trace, groups: list[Group], r0: float, rstar: float) -> str:
+    """Why a worst case of so many rounds is not found: the iterates are what rounding left of them; else nothing."""
+    q, s = scenarios(groups, rstar)
+    points = [float(np.abs(x).max()) for x in run_quadratics(trace, groups, q, s, r0)[1]]
+    if points[-1] > SMALLEST * max(points):
+        return ""
+    return (
+        f"; x^K - x* is expected to be less than {SMALLEST:g} of the largest iterate, and double precision sees no "
+        "less: ask about fewer rounds, or for a rate, which holds for all of them"
+    )
+
+
 def tilt_moves(trace: Trace, groups: list[Group]) -> bool:
     """Does a tilt of the losses move x^K on some quadratics? Then, scaled up, it moves it as far as one likes."""
     q, s = scenarios(groups, 1.0)
