@@ -22,6 +22,7 @@ from ownstep.pep.search import NARROW, Search
 from ownstep.pep.solve.candidate import Candidate, Part, recover, run
 from ownstep.pep.solve.exact import reached
 from ownstep.pep.solve.quadratic import worst_quadratic
+from ownstep.pep.trace.kinds import line
 from ownstep.pep.trace.scales import scenarios
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.units import Setting, canonical
@@ -176,17 +177,22 @@ def test_a_contradiction_is_an_error_that_asks_to_be_reported(
 
 def test_a_contradiction_is_not_taken_for_a_failure_of_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more kinds of devices a failure leaves what fewer proved; a contradiction must not."""
-    real = few_kinds._rung
+    first, raised = few_kinds._rung, [OwnstepError("the solver failed"), InternalError("an instance above a proof")]
 
     def rung(asked: Any, on: Any, kinds: int, *rest: Any) -> few_kinds.Few:
-        found = real(asked, on, 2, *rest)
         if kinds > few_kinds.LADDER[0]:
-            raise InternalError("an instance above a proof")
-        return found
+            raise raised[0]
+        return first(asked, on, kinds, *rest)
 
     monkeypatch.setattr(few_kinds, "_rung", rung)
+    devices = Devices.uniform([1.0, 1.5, 2.0, 3.0, 5.0], 0.1)
+    asked = canonical(Setting(trace(OwnStep(At(1)), devices, 1), devices, 1.0, 0.3, "value"))[0]
+    on = line(asked.path, asked.devices)
+    assert on is not None
+    assert few_kinds.enclose(Search(asked), on, 1e-6).kinds == few_kinds.LADDER[0]
+    raised.pop(0)
     with pytest.raises(InternalError, match="above a proof"):
-        pep.worst_case(OwnStep(At(1)), Devices.uniform(np.linspace(1, 2, 60), 0.1), 2, 1.0, 0.3)
+        few_kinds.enclose(Search(asked), on, 1e-6)
 
 
 @pytest.mark.parametrize(("error", "exact", "refused"), [
