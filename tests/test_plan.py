@@ -101,7 +101,7 @@ def test_uniform_weights_replace_the_samples():
         (([1.0], [1.0], [2.0]), "mu=2 and L=1 on device 1"),
         (([1.0], [1.0], [0.0], ("a", "b")), "2 names for 1 devices"),
         (([1.0], [1.0], [0.0], ("a",), -1.0), "L_pooled must be positive, got -1.0"),
-        (([[0.5, 0.5]], [1.0, 1.0]), "one number a device, got shape"),
+        (([[0.5, 0.5]], [1.0, 1.0]), "one number per device, got shape"),
     ],
 )
 def test_bad_devices_are_refused_with_the_value(arguments, message):

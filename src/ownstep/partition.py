@@ -26,7 +26,7 @@ class Partition:
     ----------
     device_of : for every sample the index of its device, 0 to N-1, each used at least once.
     rule : how it was made, for tables and files.
-    names : one label a device.
+    names : one label per device.
     note : what the rule had to do beyond its definition, such as filling an empty device.
     """
 
@@ -167,7 +167,7 @@ def by_label(labels: ArrayLike, devices: int | None = None, order: Sequence[Any]
     _check_devices(devices, len(labels))
     if devices > len(classes):
         raise InvalidInput(
-            f"by_label can fill at most {len(classes)} devices, one a class, got devices={devices}; "
+            f"by_label can fill at most {len(classes)} devices, one per class, got devices={devices}; "
             "use shards or dirichlet for more"
         )
     ranks = np.arange(len(classes))
@@ -304,7 +304,7 @@ def _cut(order: NDArray[np.intp], devices: int, rule: str) -> Partition:
 def _classes(labels: ArrayLike) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.intp]]:
     labels = as_labels(labels)
     if labels.ndim != 1 or not len(labels):
-        raise InvalidInput(f"labels must be one a sample, got shape {labels.shape}")
+        raise InvalidInput(f"labels must be one per sample, got shape {labels.shape}")
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError:

@@ -146,7 +146,7 @@ def test_a_gossip_device_that_is_away_stays_where_it_is():
         (lambda: Cohort(4).present(0, 3), "cohort of 4 is more than the 3"),
         (lambda: Bursts(0.0, 0.5), r"fail is a probability in \(0, 1\], got 0.0"),
         (lambda: Bursts(0.7, 0.5), "fail [+] recover <= 1, got 0.7 [+] 0.5"),
-        (lambda: Stragglers(-1.0, 1.0), "positive, one for all or one a device, got -1.0"),
+        (lambda: Stragglers(-1.0, 1.0), "positive, one for all or one per device, got -1.0"),
         (lambda: Stragglers(1.0, 0.0), "a deadline is positive, got 0.0"),
         (lambda: Stragglers([1.0, 2.0], 1.0).present(0, 3), "2 typical times for 3 devices"),
         (lambda: Outages(((0, 5, 5),)), "round of return must be a whole number of at least 6, got 5"),

@@ -209,7 +209,7 @@ def test_batches_depend_on_seed_and_round_alone():
 def test_devices_without_samples_in_a_batch_are_told():
     split = partition.given([0] * 3 + [1] * 57)
     x, y = data()
-    with pytest.raises(InvalidInput, match=r"PerDevice\(4\) takes 4 samples of device 'D1' a round, which holds 3"):
+    with pytest.raises(InvalidInput, match=r"PerDevice\(4\) takes 4 samples of device 'D1' per round, which holds 3"):
         Network(mlp(4, 3).double(), x, y, split, batch=PerDevice(4))
     with pytest.raises(InvalidInput, match=r"Stratified\(5\) leaves device 'D1' without a sample"):
         Network(mlp(4, 3).double(), x, y, split, batch=Stratified(5))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ownstep.paper.machinery.fairness import BY, RIVALS, against
+from ownstep.paper.machinery.fairness import BY, RIVALS, against, speed_up
+from ownstep.paper.ours import beyond, curvature_findings, which_method
 
 EDGE = 1e-9
 
@@ -52,3 +53,48 @@ def test_over_settings_the_spread_is_that_of_their_means_and_of_one_setting_that
     assert (one["speed_up"], one["low"], one["high"]) == (2.0, 1.0, 3.0)
     two = against({"GD tuned": [[1.0, 3.0], [4.0, 8.0], []]})["rivals"]["GD tuned"]
     assert (two["speed_up"], two["low"], two["high"], two["of"]) == (4.0, 2.0, 6.0, 2)
+
+
+def test_a_rival_that_runs_out_of_rounds_counts_as_needing_all_of_them():
+    found = [speed_up(20, 30, 400), speed_up(20, None, 400), speed_up(None, 30, 400), speed_up(None, None, 400)]
+    assert found == [1.5, 20, 0, None]
+
+
+def test_own_curvature_meets_each_rival_on_the_same_data_and_draw():
+    def row(method, data, seed, exchanges, devices=10, rank=None):
+        return {"method": method, "data": data, "split": "label", "devices": devices, "seed": seed, "rank": rank,
+                "exchanges": exchanges}  # fmt: skip
+
+    ours = ("own_curvature", "a", 0, 10), ("own_curvature", "a", 1, 20), ("own_curvature", "b", 0, None)
+    rows = [row(*one, rank=curvature_findings.DEFAULT) for one in ours]
+    rows += [row("own_curvature", "a", 0, 1, rank=20), row("own_curvature", "a", 0, 1, 1, curvature_findings.DEFAULT)]
+    rows += [row("lbfgs", "a", 0, 30, 1), row("lbfgs", "a", 1, 40, 1), row("lbfgs", "b", 0, 50, 1)]
+    rows += [row("nesterov", "a", 0, None)]
+    found = curvature_findings.fair({"rows": rows})
+    lbfgs, nesterov = found["rivals"]["L-BFGS"], found["rivals"]["Nesterov"]
+    assert (lbfgs["won"], lbfgs["of"]) == (1, 2)  # (30/10, 40/20) on a; on b only the rival gets there
+    assert lbfgs["speed_up"] == pytest.approx((2.5 + 0) / 2)
+    assert nesterov["speed_up"] == curvature_findings.FAIR["nesterov"][1] / 10
+    assert found["missing"] == ["GD matched step", "GD tuned"]
+    assert found["verdict"] == "holds partly"
+
+
+def test_extensions_and_tuned_algorithm_1_have_a_verdict_against_fair_rivals():
+    rounds = {"L-BFGS": 10, "GD tuned": 50, "Nesterov": None} | dict.fromkeys(beyond.ABLATIONS, 20)
+    rows = [{"method": name, "rounds": {"0.01": k}} for name, k in rounds.items()]
+    found = beyond.fair({"full": {"digits": {"rows": rows}}})
+    speeds = {name: one["speed_up"] for name, one in found["rivals"].items()}
+    assert speeds == {"L-BFGS": 0.5, "GD tuned": 2.5, "Nesterov": 2.5}  # all had 50 rounds at least
+    assert found["verdict"] == "does not hold here"
+
+    def kind(**rounds):
+        return [{"method": name.replace("_", " "), "rounds": {"0.01": k}} for name, k in rounds.items()]
+
+    case = {
+        "rounds": 150,
+        "as set": kind(Algorithm_1=30, GD_tuned=1, Nesterov=60),
+        "tuned": kind(Algorithm_1=40, GD=80),
+    }
+    found = which_method.fair({"cases": {"digits": case}})
+    assert {name: one["speed_up"] for name, one in found["rivals"].items()} == {"GD tuned": 2, "Nesterov": 2}
+    assert found["verdict"] == "holds"

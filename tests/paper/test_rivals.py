@@ -209,7 +209,7 @@ def test_every_seed_has_to_stay_robust(quick):
 
 @needs("mnist")
 def test_the_network_takes_the_same_place():
-    """Three images a class and two draws: enough to see that everything fits, not to measure."""
+    """Three images per class and two draws: enough to see that everything fits, not to measure."""
     pytest.importorskip("torch")
     setting = mnist_problem.network(0, mnist_problem.two_classes(5, 0), per_class=3, draws=2, test=50, device="cpu")
     rivals = {"FedAdam": FedAdam(0.1, 0.01), "gradient tracking": GradientTracking()}

@@ -1,7 +1,7 @@
 """A second formulation, written plainly from the paper's appendix: no reduction, no tilt, no change of basis.
 
-P = [x0, g^0 ... g^K, g_own, g*, x_own, x*], one column a device for each; G = P^T P; F one value a device for each. All
-pairs are used. Written in cvxpy so that it shares no line with the library.
+P = [x0, g^0 ... g^K, g_own, g*, x_own, x*], one column per device for each; G = P^T P; F one value per device for each.
+All pairs are used. Written in cvxpy so that it shares no line with the library.
 
 The appendix states that vectors vanish as <G, v v^T> = 0. No matrix with that property is positive definite, which
 costs a solver half its digits (``literal=True``); otherwise the same vectors are set to zero where they are written.

@@ -33,15 +33,24 @@ def below(obj: Any) -> Iterator[Any]:
 
 
 def plain(text: str) -> str:
-    """The docstring with ``name`` and, indented below it, what it is; types stand in the signatures alone."""
-    out, inside, lines = [], False, text.splitlines()
-    for i, line in enumerate(lines):
-        below = lines[i + 1] if i + 1 < len(lines) else ""
+    """The docstring with ``name`` and, indented below it, what it is; types stand in the signatures alone.
+
+    Names that share a description are written one by one: each has its own type in the signature.
+    """
+    out, inside, lines, at = [], False, text.splitlines(), 0
+    while at < len(lines):
+        line, below = lines[at], lines[at + 1] if at + 1 < len(lines) else ""
+        at += 1
         if set(below.strip()) == {"-"}:
             inside = line.strip() in ("Parameters", "Attributes")
         entry = ENTRY.match(line) if inside else None
         if entry and not (TYPE.match(entry[2]) and below.startswith("    ")):
-            out += [entry[1], f"    {entry[2]}"]
+            more = []
+            while at < len(lines) and lines[at].startswith("    "):
+                more.append(lines[at])
+                at += 1
+            for name in entry[1].split(", "):
+                out += [name, f"    {entry[2]}", *more]
         else:
             out.append(line)
     return "\n".join(out)

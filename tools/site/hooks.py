@@ -96,8 +96,8 @@ def verdicts(here: str, ours: bool = False) -> str:
     for record in read(ROOT / "results", "results").records:
         if record.data and (record.name in story.OWN_CLAIMS) == ours:
             link = posixpath.relpath(f"results/{record.name}/result.json", here or ".")
-            fair = story.fair(record).word
-            lines.append(f"| [{record.name}]({link}) | {typeset(record.claim)} | {record.word} | {fair} |")
+            words = [word.removesuffix(" here") for word in (record.word, story.fair(record).word)]
+            lines.append(f"| [{record.name}]({link}) | {typeset(record.claim)} | {words[0]} | {words[1]} |")
     return "\n".join(lines)
 
 

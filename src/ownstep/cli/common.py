@@ -68,7 +68,7 @@ Split = Annotated[
         "where it does.",
     ),
 ]
-Count = Annotated[int | None, typer.Option("--devices", help="How many devices; by_label: one a class by default.")]
+Count = Annotated[int | None, typer.Option("--devices", help="How many devices; by_label: one per class by default.")]
 Mu = Annotated[float, typer.Option(help="Weight of the L2 term mu/2 ||x||^2.")]
 Measure = Annotated[str, typer.Option(help="How smoothness is measured: exact or trace.")]
 PerDevice = Annotated[int, typer.Option(help="Shards per device of --partition shards.")]
@@ -310,7 +310,7 @@ def show_comparison(comparison: Comparison, out: Console, costs: bool = False) -
     heads = [
         *[f"to {level}" for level in levels],
         f"s to {levels[-1]}",
-        *(["bytes a round", "ms a round"] if costs else []),
+        *(["bytes per round", "ms per round"] if costs else []),
     ]
     table = Table("method", "step", *heads, box=None, header_style="bold")
     table.columns[0].no_wrap = True

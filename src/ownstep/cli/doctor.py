@@ -1,4 +1,4 @@
-"""Look at a site before its first run: versions, key, certificates, clock, reachability, data."""
+"""Check a site before its first run: versions, key, certificates, clock, reachability, data."""
 
 from __future__ import annotations
 

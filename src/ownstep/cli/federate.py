@@ -67,7 +67,7 @@ def doctor(
     site_file: Annotated[Path | None, typer.Option(help="The file with open_site, which reads the data.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Look at a site before its first run: versions, key, certificates, reachability, clock, data.
+    """Check a site before its first run: versions, key, certificates, reachability, clock, data.
 
     What is not given is not looked at. Ends with 1 if anything is not well.
 

@@ -2,7 +2,7 @@
 
 ``local/`` runs all devices in this process, ``cluster/`` on torch.distributed, ``federation/`` on Flower;
 ``compare``, ``tuning``, ``participation``, ``timing`` and ``checkpoint`` serve all three. May import from every
-room up to history.
+folder up to history.
 """
 
 from __future__ import annotations

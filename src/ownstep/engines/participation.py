@@ -158,7 +158,7 @@ class Stragglers:
     def __post_init__(self) -> None:
         typical = np.asarray(self.typical, float)
         if typical.ndim > 1 or not (np.isfinite(typical).all() and (typical > 0).all()):
-            raise InvalidInput(f"typical times are positive, one for all or one a device, got {self.typical!r}")
+            raise InvalidInput(f"typical times are positive, one for all or one per device, got {self.typical!r}")
         if not self.deadline > 0:
             raise InvalidInput(f"a deadline is positive, got {self.deadline!r}")
         _check_missing(self.missing)

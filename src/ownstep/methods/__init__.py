@@ -1,7 +1,7 @@
 """How the iterate moves: one folder per family, one file per method, each written once as ask and tell.
 
 ``base`` is the contract, ``own/own_step`` Algorithm 1; ``local_work`` is what devices do between two rounds. May import
-from every room up to plan.
+from every folder up to plan.
 """
 
 from __future__ import annotations

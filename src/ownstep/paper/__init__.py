@@ -1,7 +1,7 @@
 """The paper's experiments, one module each, on top of the public API only; what they share is in ``machinery/``.
 
 ``fig1_worst_cases/``, ``fig2_w8a``, ``fig4_cifar10``, ``fig5_sst2`` and ``appendix/`` are the paper's, ``ours/`` goes
-beyond it. May import from every room up to pep.
+beyond it. May import from every folder up to pep.
 
 Every module has ``CLAIM`` (one sentence), ``SETTINGS`` (what, the paper's value, ours, why), ``run(quick, seed,
 progress) -> plain data``, ``figure(result)`` and ``verdict(result)``: running, drawing and judging are separate.

@@ -46,7 +46,7 @@ SETTINGS = (
     ("augmentation", "random crop (pad 4) and flip", "the same", ""),
     ("penalty", "1e-5 sum of tensor norms", "the same", ""),
     ("iterations", "150 epochs of 500", "the same, in shuffled epochs", ""),
-    ("batches", "1 a device (Algorithm 1), 10 pooled (GD)", "the same", ""),
+    ("batches", "1 per device (Algorithm 1), 10 pooled (GD)", "the same", ""),
     ("L_i", "largest ratio at N(0, 0.5^2), eps 1e-8, probably in float32",
      "the example it prints; float64 ratios too",
      "the ratios are made by jumps of the gradient and float32 noise; they do not settle"),
@@ -69,7 +69,7 @@ def run(
     device: str | None = None,
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
-    """Quick: 4 images a class, two runs of 8 iterations. Full: on a GPU or the device named, or what a GPU gave."""
+    """Quick: 4 images per class, two runs of 8 iterations. Full: on a GPU or the device named, or what a GPU gave."""
     import torch
 
     if not quick and device is None and not torch.cuda.is_available():

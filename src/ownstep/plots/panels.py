@@ -77,19 +77,30 @@ def headline(figure: Figure, message: str) -> None:
 
 
 def wrapped(text: str, width: float, points: float, bold: bool = False) -> str:
-    """The text broken into lines of at most so many inches."""
+    """The text broken into lines of at most so many inches, about equally long."""
     lines = []
     for paragraph in text.splitlines():
-        line = ""
-        for word in paragraph.split():
-            longer = f"{line} {word}".strip()
-            if line and inches(longer, points, bold) > width:
-                lines.append(line)
-                line = word
-            else:
-                line = longer
-        lines.append(line)
+        filled = _filled(paragraph, width, points, bold)
+        for share in (0.5, 0.6, 0.7, 0.8, 0.9):  # no last line of one short word
+            narrower = _filled(paragraph, share * width, points, bold)
+            if len(narrower) == len(filled) and max(inches(one, points, bold) for one in narrower) <= width:
+                filled = narrower
+                break
+        lines += filled
     return "\n".join(lines)
+
+
+def _filled(paragraph: str, width: float, points: float, bold: bool) -> list[str]:
+    """Lines that take as many words as fit."""
+    lines, line = [], ""
+    for word in paragraph.split():
+        longer = f"{line} {word}".strip()
+        if line and inches(longer, points, bold) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = longer
+    return [*lines, line]
 
 
 @lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ class Problem(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One label a device."""
+        """One label per device."""
         ...
 
     @property

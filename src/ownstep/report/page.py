@@ -49,8 +49,8 @@ PARTS = {
     ),
     BEYOND: (
         "Beyond the paper",
-        "What the paper does not ask: which part of the method earns the gain, how much hangs on the estimated "
-        "constants, and what own steps with measured curvature or with momentum are worth.",
+        "Where the speed-ups come from, how far sampled constants can be trusted, and what measured curvature, "
+        "momentum and own curvature are worth.",
     ),
 }
 SCRIPTS = ("charts.js", *EXPLORER, "page.js")

@@ -17,7 +17,7 @@ OTHER = "not judged"
 MISSING = "no result yet"
 
 WORST_CASE, IN_THE_PAPER, BEYOND = "worst case", "in the paper", "beyond the paper"
-PARTS = {"theorem": WORST_CASE, "beyond": BEYOND, "curvature": BEYOND, "attribution": BEYOND, "estimates": BEYOND}
+PARTS = {"theorem": WORST_CASE} | dict.fromkeys(("beyond", "curvature", "which", "attribution", "estimates"), BEYOND)
 """Where an experiment stands on the page unless its module has a ``PART``; names with ``pep-`` are worst cases."""
 
 

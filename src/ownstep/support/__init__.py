@@ -1,4 +1,4 @@
-"""Small helpers every other room may use: checks, errors, files, lazy names, progress bars, threads, vectors.
+"""Small helpers every other folder may use: checks, errors, files, lazy names, progress bars, threads, vectors.
 
-Nothing here knows what a device is. This room imports from no other room of the package.
+Nothing here knows what a device is. This folder imports from no other folder of the package.
 """

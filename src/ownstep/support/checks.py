@@ -1,4 +1,4 @@
-"""Checks that several rooms make; each raises with the offending value in the message."""
+"""Checks that several folders make; each raises with the offending value in the message."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def finite_row(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
         row = np.atleast_1d(np.asarray(values, dtype=float))
     except (TypeError, ValueError):
-        raise InvalidInput(f"{name} must be one number a device, got {values!r}") from None
+        raise InvalidInput(f"{name} must be one number per device, got {values!r}") from None
     if row.ndim != 1 or not len(row):
-        raise InvalidInput(f"{name} must be one number a device, got shape {row.shape}")
+        raise InvalidInput(f"{name} must be one number per device, got shape {row.shape}")
     if not np.isfinite(row).all():
         raise InvalidInput(f"{name} must be finite, got {row[~np.isfinite(row)][0]}")
     return row

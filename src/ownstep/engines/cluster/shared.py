@@ -1,4 +1,4 @@
-"""Everybody's problem as one rank sees it: its own devices' data, and one all-reduce a round for all the rest."""
+"""Everybody's problem as one rank sees it: its own devices' data, and one all-reduce per round for all the rest."""
 
 from __future__ import annotations
 

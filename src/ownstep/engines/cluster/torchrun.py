@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from ownstep.support.errors import require_extra
 
 HOW = (
-    "the cluster engine runs one process a rank, and this process has no rank: start it with torchrun, such as\n"
+    "the cluster engine runs one process per rank, and this process has no rank: start it with torchrun, such as\n"
     "  torchrun --nproc-per-node 2 -m ownstep run breast_cancer --devices 2 --rounds 500\n"
     "on one machine; docs/cluster.md has several machines, checkpoints and restarts"
 )

@@ -1,6 +1,6 @@
 """The coordinator of a federation: any method with a server, run over Flower's messages.
 
-    ask    becomes one message a site: (x, c_i)
+    ask    becomes one message per site: (x, c_i)
     tell   takes the sum of what came back: each site sends c_i grad f_i(x) and f_i(x)
 
 The method object, the stopping rules, the history and the checkpoints are those of the local engine. What is new is

@@ -127,7 +127,7 @@ class Nodes:
     def ask(
         self, contents: Mapping[int, RecordDict], kind: str, label: str, budget: int = 0, enough: int | None = None
     ) -> dict[int, Message | Refused]:
-        """Send one message a node and return the replies that came in time, by node.
+        """Send one message per node and return the replies that came in time, by node.
 
         Parameters
         ----------

@@ -37,7 +37,7 @@ def _newton(one: Any, x: Array, vector: Array, prox: float) -> Array:
     if one.dim <= DENSE:
         H = one.hessian(x, np.ones(1)) + prox * np.eye(one.dim)
         return -newton_step(H[np.triu_indices(one.dim)], np.asarray(vector, float))
-    from scipy.sparse.linalg import LinearOperator, cg  # here, so that the room needs numpy alone
+    from scipy.sparse.linalg import LinearOperator, cg  # here, so that the folder needs numpy alone
 
     product = LinearOperator(
         (one.dim,) * 2, matvec=lambda v: one.hessian_product(x, np.ravel(v)) + prox * np.ravel(v), dtype=float

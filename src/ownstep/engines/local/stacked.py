@@ -281,7 +281,7 @@ class _Run:
         asks = [job.method.ask(s) for job, s in zip(self.jobs, self.states, strict=True)]
         for job, ask in zip(self.jobs, asks, strict=True):
             if ask.mix is None or ask.local is not None or ask.also is not None or ask.curvature:
-                raise InvalidInput(f"stacked runs evaluate one sum a round, {job.method!r} asks for more; use run(...)")
+                raise InvalidInput(f"stacked runs evaluate one sum per round, {job.method!r} asks for more; use run")
         torch.stack([a.x for a in asks], out=self.stack.x)
         self.stack.set_mixes([a.mix for a in asks if a.mix is not None])
         values, sums = self.stack.evaluate(drawn)

@@ -35,7 +35,7 @@ class Mixing:
     def __post_init__(self) -> None:
         W = np.array(self.matrix, float)
         if W.ndim != 2 or W.shape[0] != W.shape[1] or not len(W):
-            raise InvalidInput(f"a mixing matrix has one row and one column a device, got shape {W.shape}")
+            raise InvalidInput(f"a mixing matrix has one row and one column per device, got shape {W.shape}")
         if not np.isfinite(W).all() or W.min() < 0:
             raise InvalidInput(f"a mixing matrix has entries of at least 0, got {np.nanmin(W):g}")
         off = max(float(abs(W.sum(axis=axis) - 1).max()) for axis in (0, 1))

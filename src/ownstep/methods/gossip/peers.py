@@ -1,6 +1,6 @@
 """What methods without a server share: a point on every device, a graph between them, and their steps.
 
-All keep a stack X with one row a device, mixed by a doubly stochastic W. To minimise f = sum_i w_i f_i rather than the
+All keep a stack X with one row per device, mixed by a doubly stochastic W. To minimise f = sum_i w_i f_i and not the
 plain mean of the f_i, device i works on its *share* N w_i f_i. The mean over devices of the shares is f, so the mean of
 the rows, which W preserves, moves by grad f; it is the point a method is judged at. With equal weights the shares are
 the f_i themselves.
@@ -25,7 +25,7 @@ from ownstep.support.errors import InvalidInput, unknown_name
 STEPS = {
     "largest": "1 / max_i N w_i L_i, times what keeps the method stable on its graph",
     "mean": "1/L_bar with L_bar = sum_i w_i L_i, the paper's choice; too long if one share is much more curved",
-    "own": "one a device",
+    "own": "one per device",
 }
 
 

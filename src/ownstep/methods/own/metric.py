@@ -99,7 +99,7 @@ def compressed(rows: Vector, most: int) -> tuple[Vector, float]:
 def solver(matrix: NDArray[np.float64]) -> Solver:
     """B -> matrix^{-1} b for a positive definite matrix: by SciPy's triangular solves where SciPy is."""
     try:
-        from scipy.linalg import cho_factor, cho_solve  # here, so that the room needs numpy alone
+        from scipy.linalg import cho_factor, cho_solve  # here, so that the folder needs numpy alone
     except ImportError:
         inverse = np.linalg.inv(np.linalg.cholesky(matrix))
         return lambda b: np.asarray(inverse.T @ (inverse @ b))

@@ -48,7 +48,7 @@ class Schedule:
         scales = tuple(tuple(map(float, finite_row(f"scales[{k}]", row))) for k, row in enumerate(self.scales))
         widths = {len(row) for row in scales} - {1}
         if len(widths) > 1:
-            raise InvalidInput(f"rows of scales must have one number, or one a device; got rows of {sorted(widths)}")
+            raise InvalidInput(f"rows of scales must have one number, or one per device; got rows of {sorted(widths)}")
         pairs = tuple((float(beta), float(gamma)) for beta, gamma in self.momentum)
         if pairs and len(pairs) != len(scales):
             raise InvalidInput(f"{len(pairs)} rows of momentum for {len(scales)} rounds: one for each, or none")

@@ -64,7 +64,7 @@ def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.fl
     H is scaled to a diagonal near one first, so that columns in other units (kilometres for millimetres) are no reason
     to think that H does not curve along them. The scales are powers of two: a step that needs none keeps every bit.
     """
-    from scipy.linalg.lapack import dpotrf, dpotrs  # here, so that the room needs numpy alone
+    from scipy.linalg.lapack import dpotrf, dpotrs  # here, so that the folder needs numpy alone
 
     d = len(gradient)
     H = np.zeros((d, d))

@@ -1,4 +1,4 @@
 """The paper's appendix: experiments on MNIST, one module each.
 
-May import from every room up to pep, and from paper/machinery.
+May import from every folder up to pep, and from paper/machinery.
 """

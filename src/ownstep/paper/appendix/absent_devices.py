@@ -31,7 +31,7 @@ NOTICE = mnist_problem.notice
 
 SETTINGS = (
     *mnist_problem.SETTINGS,
-    ("split", "two classes a device, twenty devices", "two shards of sorted labels a device (McMahan et al.)", ""),
+    ("split", "two classes per device, twenty devices", "two shards of sorted labels per device (McMahan et al.)", ""),
     ("p", "0.7, 0.8, 0.9, 1.0", "the same", ""),
     ("missing share", "not said", "rescaled; and dropped, and last known gradients", "the three usual choices"),
     ("runs", "not said", "5 draws of images and absences unless asked otherwise", "one draw proves little"),
@@ -125,7 +125,7 @@ def _arm(
 
 
 def slowdowns(result: Mapping[str, Any], name: str, method: str = OURS) -> dict[str, list[float]]:
-    """Rounds under an absence over rounds with everyone there, by level, one a seed; infinite if it never arrives."""
+    """Rounds under an absence over rounds with everyone there, by level, one per seed; infinite if it never arrives."""
     ran = [arm for arm in result["arms"] if method in arm["methods"]]
     everyone = {a.get("seed", 0): a["methods"][method]["rounds"] for a in ran if a["p"] == 1}
     out: dict[str, list[float]] = {}

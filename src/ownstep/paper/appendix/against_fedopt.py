@@ -12,7 +12,7 @@ from ownstep.paper.machinery.runner import Kept, Pieces
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CLAIM = "Algorithm 1 converges faster than FedAdam, FedYogi, FedAdagrad and FedAvgM (MNIST, two classes a device)."
+CLAIM = "Algorithm 1 converges faster than FedAdam, FedYogi, FedAdagrad and FedAvgM (MNIST, two classes per device)."
 
 SAYS = (
     "Algorithm 1 converges faster than FedAdam, FedYogi, FedAdagrad and FedAvgM in training loss, training accuracy "
@@ -28,7 +28,7 @@ NOTICE = mnist_problem.notice
 SETTINGS = (
     *mnist_problem.SETTINGS,
     *contest.SETTINGS,
-    ("split", "two classes a device, five devices", "classes in the order of their constants, paired",
+    ("split", "two classes per device, five devices", "classes in the order of their constants, paired",
      "as in its MNIST section"),
     ("rivals' steps", "not said", "eta = eta_l = 0.1 (Flower's default), FedAvgM 1 and 1/L-bar; and tuned",
      "Reddi et al. tune both on a grid; their method untuned is another method"),
@@ -55,7 +55,7 @@ def run(
     seeds: int | None = None,
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
-    """One arm a seed; ``quick`` takes digits, fewer rounds and smaller searches."""
+    """One arm per seed; ``quick`` takes digits, fewer rounds and smaller searches."""
     rounds, budget = (300, 10) if quick else (1000, 30)
     levels = mnist_problem.levels(quick, (0.3, 0.1) if quick else (0.1, 0.03, 0.01))
 

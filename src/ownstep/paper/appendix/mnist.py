@@ -69,7 +69,7 @@ SETTINGS = (
     ("penalty", "0.01 sum of tensor norms", "the same", ""),
     ("devices", "classes sorted by estimated L and paired, constants averaged", "the same", ""),
     ("L_i", "largest of 10,000 ratios at N(0, 0.05^2), eps 1e-6, probably in float32",
-     "the same in float64, fewer draws (see the results), 100 images a class",
+     "the same in float64, fewer draws (see the results), 100 images per class",
      "float32 cannot resolve eps; the ratios are made by jumps of the max-pool's gradient, so they do not settle"),
     ("L_i, second arm", "example printed: 119, 145, 178, 336, 488", "these, in ascending order", "comparable losses"),
     ("rounds, switch", "1000, no earlier than 800", "1000, at 800", ""),
@@ -94,7 +94,7 @@ def run(
     device: str | None = None,
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
-    """Quick: 5 images a class, two runs of 10 rounds. Full: on a GPU or the device named, or what a GPU gave."""
+    """Quick: 5 images per class, two runs of 10 rounds. Full: on a GPU or the device named, or what a GPU gave."""
     import torch
 
     if not quick and device is None and not torch.cuda.is_available():

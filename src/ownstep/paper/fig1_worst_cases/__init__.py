@@ -1,4 +1,4 @@
 """Fig. 1 and Theorem 1: exact worst cases, one module per panel.
 
-May import from every room up to pep, and from paper/machinery.
+May import from every folder up to pep, and from paper/machinery.
 """

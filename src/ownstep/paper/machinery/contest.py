@@ -31,7 +31,7 @@ TOP = 3.0
 NEWER = ("FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedDyn", "Scaffnew", "FedExP", "FedSPS", "Delta-SGD")
 """Federated methods that the paper does not name; tuned beside its rivals in a full run, with five local steps."""
 NEWER_SEEDS = 2
-"""Runs that have them: their searches, with five local steps a round, take most of the time."""
+"""Runs that have them: their searches, with five local steps per round, take most of the time."""
 SETTINGS = (
     ("newer rivals", "none", f"{', '.join(NEWER)}, tuned, five local steps, in the first {NEWER_SEEDS} runs",
      "to compare; their searches take hours"),
@@ -256,7 +256,7 @@ def _having(repeats: Sequence[Mapping[str, Any]], rival: str) -> list[Mapping[st
 
 
 def _cells(repeats: Sequence[Mapping[str, Any]], rival: str, ours: str) -> dict[str, list[float]]:
-    """Rounds of the rival over ours for every level, one ratio a seed; who never arrives counts with all rounds."""
+    """Rounds of the rival over ours for every level, one ratio per seed; who never arrives counts with all rounds."""
     cells: dict[str, list[float]] = {level: [] for level in repeats[0]["rows"][0]["rounds"]}
     for arm in repeats:
         longest = _longest(arm)

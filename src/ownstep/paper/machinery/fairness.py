@@ -27,6 +27,20 @@ BY = 1.05
 NOT_TESTED, NO_RIVAL = "not tested", "not a comparison"
 
 
+def speed_up(ours: float | None, theirs: float | None, most: float) -> float | None:
+    """The rival's rounds over ours, where None means that a method did not get there within ``most`` rounds.
+
+    A rival that did not counts as if it had needed ``most``, which is too few: the ratio is at least this. Zero where
+    only the rival got there, None where neither did.
+
+    >>> speed_up(20, 30, 400), speed_up(20, None, 400), speed_up(None, 30, 400), speed_up(None, None, 400)
+    (1.5, 20.0, 0.0, None)
+    """
+    if ours is None:
+        return None if theirs is None else 0.0
+    return (most if theirs is None else theirs) / ours
+
+
 def against(cells: Mapping[str, Sequence[Sequence[float]]], what: str = "settings") -> dict[str, Any]:
     """The verdict against fair rivals.
 

@@ -226,7 +226,7 @@ def dirichlet(devices: int, alpha: float, seed: int) -> Splitter:
 
 
 def two_classes(devices: int, seed: int) -> Splitter:
-    """Two classes a device: five devices take neighbours in the order of their constants, more take shards."""
+    """Two classes per device: five devices take neighbours in the order of their constants, more take shards."""
 
     def split(rows: NDArray[Any], labels: NDArray[Any]) -> Partition:
         classes = np.unique(labels)

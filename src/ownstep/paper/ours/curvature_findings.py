@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from ownstep.engines import WIRES
+from ownstep.paper.machinery import fairness
 from ownstep.paper.machinery.bootstrap import interval, number
-from ownstep.paper.ours.curvature_runs import DEFAULT, Row
+from ownstep.paper.ours.curvature_runs import DEFAULT, MOST, SLOW, Row
 
 RANKS = (0, 1, 5, 10, 20, 50)
 COUNTS = (1, 2, 10, 50)
 SPLITS = ("iid", "label", "by_norm", "dirichlet")
+FAIR = {"gd:tuned": ("GD tuned", SLOW), "nesterov": ("Nesterov", SLOW), "lbfgs": ("L-BFGS", MOST)}
+"""Fair rivals: their names there and in :mod:`fairness`, and the exchanges that each was given."""
 
 
 def pick(result: dict[str, Any], **where: Any) -> list[Row]:
@@ -34,6 +37,22 @@ def ratios(result: dict[str, Any], rows: Sequence[Row]) -> list[float]:
     """Exchanges over L-BFGS's on the same draw; infinite where the gap was not reached."""
     base = {(r["data"], r["seed"]): r["exchanges"] for r in pick(result, method="lbfgs")}
     return [(r["exchanges"] or np.inf) / base[r["data"], r["seed"]] for r in rows if base.get((r["data"], r["seed"]))]
+
+
+def fair(result: dict[str, Any]) -> dict[str, Any]:
+    """The verdict against fair rivals: default rank, one setting per dataset, split and number of devices."""
+    cells: dict[str, list[list[float]]] = {}
+    own = [r for r in pick(result, method="own_curvature", rank=DEFAULT) if r["devices"] > 1]
+    for rival, (name, most) in FAIR.items():
+        theirs = {(r["data"], r["seed"]): r["exchanges"] for r in pick(result, method=rival)}
+        settings: dict[tuple[str, str, int], list[float]] = {}
+        for row in own:
+            if (row["data"], row["seed"]) in theirs:
+                ratio = fairness.speed_up(row["exchanges"], theirs[row["data"], row["seed"]], most)
+                runs = settings.setdefault((row["data"], row["split"], row["devices"]), [])
+                runs += [] if ratio is None else [ratio]
+        cells[name] = list(settings.values())
+    return fairness.against(cells, "settings (data, split, devices)")
 
 
 def names(result: dict[str, Any]) -> list[str]:

@@ -33,7 +33,7 @@ SETTINGS = (
     ("eps", "1e-6 on MNIST, 1e-8 on CIFAR-10", "these, and 1e-4 to 1e-10", ""),
     ("precision", "not said; the code's default is float32", "float32 and float64", "float32 cannot resolve eps"),
     ("second route", "none", "exact Hessian-vector products at the same points and directions", "the limit eps -> 0"),
-    ("samples", "a fixed mini-batch", "20 images a class on MNIST, 10 on CIFAR-10", ""),
+    ("samples", "a fixed mini-batch", "20 images per class on MNIST, 10 on CIFAR-10", ""),
     ("outcome", "not shown", "the neural experiments repeated with constants from each estimate", ""),
 )  # fmt: skip
 
@@ -60,7 +60,7 @@ OTHERS = ("gpu-mnist.json", "gpu-cifar10.json", "gpu-sst2.json")
 
 
 def run(quick: bool = False, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
-    """Quick: a handful of draws on two images a class. Full: on a GPU, or what one gave."""
+    """Quick: a handful of draws on two images per class. Full: on a GPU, or what one gave."""
     import torch
 
     if not quick and not torch.cuda.is_available():

@@ -12,7 +12,7 @@ from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.pictures import span, span_rows
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.paper.ours import curvature_findings as found
-from ownstep.paper.ours.curvature_findings import charts, pick, ratios
+from ownstep.paper.ours.curvature_findings import charts, fair, pick, ratios
 from ownstep.paper.ours.curvature_runs import DEFAULT, DRAWS, Job, Row, key_of, make, parts, rows_of
 from ownstep.support.progress import Bar
 
@@ -47,7 +47,7 @@ HALF, WORDS, NEVER, FEWER = 0.5, 0.6, 1.1, 0.8
 """At most this share of L-BFGS's exchanges on w8a at 1e-5 with rank 20, and on SST-2; never more than this share (or
 one exchange more) with the default rank; and 50 devices at most this share of one device's."""
 MAIN = "w8a 1e-05"
-__all__ = ["CLAIM", "SETTINGS", "charts", "figure", "run", "verdict"]
+__all__ = ["CLAIM", "SETTINGS", "charts", "fair", "figure", "run", "verdict"]
 
 SPLITS = {
     "iid": ("iid", "#A99CF2"), "dirichlet": ("Dirichlet 0.1", "#7F70D2"), "label": ("by label", "#5744B0"),

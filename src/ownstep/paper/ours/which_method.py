@@ -19,6 +19,7 @@ from ownstep.engines import baselines, beyond, compare, rivals
 from ownstep.engines.noise import floor, judge, middle
 from ownstep.engines.recommend import candidates
 from ownstep.methods import GD, Method, OwnStep
+from ownstep.paper.machinery import fairness
 from ownstep.paper.machinery.runner import Pieces
 from ownstep.problems import LinearModel, logistic_regression
 
@@ -247,6 +248,21 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
         f"no difference in {words.get('no difference', 0)}",
         "findings": findings,
     }
+
+
+def fair(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict against fair rivals, one setting per case and level; tuned GD meets Algorithm 1 after its search."""
+    cells: dict[str, list[list[float]]] = {}
+    for case in result["cases"].values():
+        for kind in ("as set", "tuned"):
+            rows = {row["method"]: row["rounds"] for row in case[kind]}
+            for rival, rounds in rows.items():
+                pairs = [(rows[OURS][level], rounds[level]) for level in rounds]
+                ratios = [fairness.speed_up(a, b, case["rounds"]) for a, b in pairs]
+                name = "GD tuned" if (kind, rival) == ("tuned", "GD") else rival
+                if (kind, name) != ("as set", "GD tuned"):
+                    cells.setdefault(name, []).extend([ratio] for ratio in ratios if ratio is not None)
+    return fairness.against(cells, "settings (case, gap)")
 
 
 def charts(result: Mapping[str, Any]) -> list[dict[str, Any]]:

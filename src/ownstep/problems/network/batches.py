@@ -142,7 +142,7 @@ def _by_device(partition: Partition, quota: NDArray[np.intp], seed: int, rule: s
     if len(short):
         i = int(short[0])
         raise InvalidInput(
-            f"{rule} takes {quota[i]} samples of device {partition.names[i]!r} a round, which holds "
+            f"{rule} takes {quota[i]} samples of device {partition.names[i]!r} per round, which holds "
             f"{partition.counts[i]}"
         )
     decks = np.split(np.argsort(partition.device_of, kind="stable"), np.cumsum(partition.counts)[:-1])

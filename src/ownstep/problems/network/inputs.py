@@ -82,7 +82,7 @@ def check_per_sample(
         together = losses(few, some)
         if together.shape != (k,):
             raise InvalidInput(
-                f"the loss must give one number a sample: {k} samples gave shape {tuple(together.shape)}; "
+                f"the loss must give one number per sample: {k} samples gave shape {tuple(together.shape)}; "
                 "torch losses do so with reduction='none'"
             )
         alone = losses(tuple(t[:1] for t in few), some[:1])
