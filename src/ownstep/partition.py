@@ -192,8 +192,8 @@ def by_norm(rows: Any, devices: int = 2) -> Partition:
 def by_eigenvalue(rows: Any, devices: int = 2) -> Partition:
     """Samples sorted by the largest eigenvalue of a_j a_j^T, with ties kept together.
 
-    That eigenvalue *is* ||a_j||^2, so the order is :func:`by_norm`'s. They differ only in ties: here all
-    samples equal to a threshold go to the device above it, so parts can differ in size, and a tie that
+    That eigenvalue *is* ||a_j||^2, so the order is :func:`by_norm`'s. They differ only in ties. Here all
+    samples equal to a threshold go to the device above it, so parts can differ in size. A tie that
     would leave a device empty is an error.
     """
     size = squared_norms(rows)
@@ -225,8 +225,8 @@ def dirichlet(labels: ArrayLike, devices: int, alpha: float = 0.1, seed: int = 0
     """Each class spread over the devices in proportions drawn from Dirichlet(alpha, ..., alpha).
 
     Small alpha is very uneven, and may leave devices without data. They are then filled up to
-    ``min_samples`` with samples taken from the largest devices, one at a time, and the partition's ``note``
-    says how many were moved: one draw and one repair, never a loop until a draw happens to fit.
+    ``min_samples`` with samples taken from the largest devices, one at a time. The partition's ``note``
+    says how many were moved. There is one draw and one repair, never a loop until a draw happens to fit.
     """
     labels, classes, codes = _classes(labels)
     number("alpha", alpha, above=0)

@@ -39,8 +39,8 @@ def load(
     """Load a dataset by name, fetching it when it is not here, or read a file of your own.
 
     A named dataset is looked for in the folder named by ``OWNSTEP_DATA`` first, then in the cache, then at its authors'
-    addresses. Anything else is a path: a LIBSVM, CSV, TSV, Parquet or npz file, plain or packed by gzip, bzip2 or xz; a
-    folder with one such file per device; or ``-`` for standard input. A name wins over a file of the same name;
+    addresses. Anything else is a path to a LIBSVM, CSV, TSV, Parquet or npz file, plain or packed by gzip, bzip2 or xz.
+    A folder holds one such file per device, and ``-`` is standard input. A name wins over a file of the same name, and
     ``./name`` is the file.
 
     Parameters

@@ -96,9 +96,9 @@ class Cohort:
 class Bursts:
     """Devices that stay away for a while: the two-state chain of Gilbert (1960) and Elliott (1963).
 
-    A device that is there fails with probability ``fail`` a round, one that is away recovers with probability
-    ``recover``; absences last 1/recover rounds on average, and fail/(fail + recover) of all rounds are missed.
-    All devices are present in round 0.
+    In every round a device that is present fails with probability ``fail``, and one that is away recovers with
+    probability ``recover``. Absences last 1/recover rounds on average. A device misses the share fail/(fail + recover)
+    of all rounds. All devices are present in round 0.
 
     Parameters
     ----------

@@ -35,9 +35,10 @@ SOLVES = 5
 def extra_work(ask: Ask, dim: int, warm: bool) -> float:
     """What a device does for an ask beyond one gradient at x, in gradients.
 
-    A gradient more for a second point; one for every product of the Hessian with a vector, as many as a linear model
-    needs for a sketch; :data:`HESSIAN` d for a Hessian, or for the eigenvectors that SHED asks for anew; as much for a
-    device's own Newton step (GIANT), and :data:`SOLVES` times that where it minimises its own loss (DANE).
+    A second point costs one gradient more. A product of the Hessian with a vector costs one, and a sketch as many
+    products as a linear model needs. A Hessian costs :data:`HESSIAN` d, and so do the eigenvectors that SHED asks for
+    anew and a device's own Newton step (GIANT). A device that minimises its own loss (DANE) needs :data:`SOLVES` times
+    that.
 
     Parameters
     ----------

@@ -121,8 +121,8 @@ def fit(
 ) -> Fitted:
     """Fit a generalised linear model, each site's rows staying where they are.
 
-    Minimises (1/n) sum_j loss(a_j^T beta + b, y_j) + mu/2 ||gamma||^2, where gamma are the coefficients of the columns
-    standardised over all sites; the intercept b is never penalised, and mu = 0 is maximum likelihood.
+    Minimises (1/n) sum_j loss(a_j^T beta + b, y_j) + mu/2 ||gamma||^2. Here gamma are the coefficients of the
+    columns standardised over all sites. The intercept b is never penalised, and mu = 0 is maximum likelihood.
 
     Parameters
     ----------

@@ -69,8 +69,8 @@ def joined(by_site: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def measure(model: Model, rows: Any, labels: NDArray[Any]) -> dict[str, Any]:
     """AUC, accuracy and calibration for classes; R^2 and the root mean squared error for numbers.
 
-    Calibration: the share (or mean) observed, the one predicted, and for two classes the slope of a logistic regression
-    of the label on the model's own score, 1 for a calibrated model, below 1 for one that is too sure.
+    Calibration compares the share (or mean) observed with the one predicted. For two classes there is also the slope of
+    a logistic regression of the label on the model's own score: 1 if it is calibrated, below 1 if it is too sure.
     """
     out: dict[str, Any] = {"rows": len(labels)}
     predicted = model.predict(rows)

@@ -37,9 +37,9 @@ def demo(
 ) -> None:
     """Split two small datasets on purpose and race Algorithm 1 against every baseline.
 
-    --engine local runs in this process, --engine cluster on two ranks of torch.distributed, with the same method
-    objects and the same table. --engine federation shows something else: four real hospitals fit one model on Flower, a
-    SuperLink and four SuperNodes on this machine with TLS and node keys, and every other way to a model is compared.
+    --engine local runs in this process, and --engine cluster on two ranks of torch.distributed, with the same method
+    objects and the same table. With --engine federation four real hospitals fit one model on Flower instead. A
+    SuperLink and four SuperNodes run on this machine, with TLS and node keys. Other ways to a model are compared.
 
     Example: ownstep demo --out ownstep-demo
     """

@@ -67,11 +67,11 @@ def check(
 ) -> None:
     """Check a certified worst case or rate in exact arithmetic, trusting neither the solver nor this library.
 
-    With --L, and the other options of ownstep pep or rate, it also writes down what those options state, from the
-    method itself, and says whether the proof is of that: exit code 1 if not.
+    With --L and the other options of ownstep pep or rate it also compares: is the proof of the statement that these
+    options make? The exit code is 1 if it is not.
 
-    The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json. Beside
-    it are check_network.py for networks and local steps, and check_rate.py for rates.
+    The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json. The same
+    folder has check_network.py for networks and local steps, and check_rate.py for rates.
 
     Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """

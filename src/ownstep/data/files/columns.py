@@ -37,8 +37,8 @@ def encode(
 ) -> Encoded:
     """A table as numbers.
 
-    A column of words with k levels becomes k - 1 columns of 0 and 1, named ``column=level``; the first level, in
-    alphabetical order (numbers by size), is the reference that all others are compared with.
+    A column of words with k levels becomes k - 1 columns of 0 and 1, named ``column=level``. The first level, in
+    alphabetical order (numbers by size), is the reference. All others are compared with it.
     """
     if missing is not None and missing not in MISSING_RULES:
         raise unknown_name("rule for missing values", missing, MISSING_RULES)

@@ -20,12 +20,12 @@ class FedExP(FedOpt):
                     x^{t+1} = x^t - eta_g Delta
 
     The paper's 1/M is w_i here; over those who took part, divided by their weight. Where the devices do not share a
-    minimiser, eta_g grows without bound as Delta vanishes, up to sum_i w_i ||Delta_i||^2 / (2 epsilon): with a small
+    minimiser, eta_g grows as Delta vanishes, up to sum_i w_i ||Delta_i||^2 / (2 epsilon). With a small
     epsilon the iterates then jump about and do not settle. Devices that are alike give eta_g = 1, FedAvg. Next to the
     sum of the moves only the sum of their squared norms is needed, so secure aggregation is enough.
 
-    The authors' code differs: epsilon is multiplied by the number of devices that take part, shrinks by 0.998^2 from
-    round to round, and what is evaluated is the mean of the last two iterates.
+    The authors' code differs. It multiplies epsilon by the number of devices that take part, shrinks it by 0.998^2 from
+    round to round, and evaluates the mean of the last two iterates.
 
     Parameters
     ----------

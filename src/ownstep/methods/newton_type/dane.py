@@ -15,7 +15,7 @@ class DANE(GIANT):
         y_i = argmin_y  f_i(y) - <grad f_i(x^k) - grad f(x^k), y> + prox/2 ||y - x^k||^2.
 
     Shamir, Srebro and Zhang (2014). Their step is t_k = 1, which diverges on devices that are unlike each other unless
-    prox is chosen for them; here t_k = 1 is tried first and the line search shortens it where f does not fall. Two
+    prox is chosen for them. Here t_k = 1 is tried first, and the line search shortens it where f does not fall. Two
     exchanges per iteration, as :class:`GIANT`, and a device's exchange is a whole minimisation.
 
     Parameters

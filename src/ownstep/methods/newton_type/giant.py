@@ -27,8 +27,8 @@ class GIANT(Searched[SolvingState]):
     close when all devices hold samples of the same data. An iteration takes two exchanges: one for the direction, one
     for the trial t_k = 1 with its gradient, and one more for every further trial of the line search.
 
-    The authors' code (for Spark) differs: a device takes a fixed number of conjugate gradient steps and does not solve,
-    and the line search is one exchange of its own, in which all devices evaluate f at one fixed list of t.
+    The authors' code (for Spark) differs. A device takes a fixed number of conjugate gradient steps and does not solve.
+    The line search is an exchange of its own, in which all devices evaluate f at one fixed list of t.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class OwnCurvature(Remembering[CurvatureState]):
 
     rank : k; 10 by default, on a device of few rows at most half of them. One given and above that is refused.
     sketch : ``"own"`` eigenpairs of every device, or ``"sum"``: all multiply one shared random matrix and only the sum
-        of the products travels, as secure aggregation needs it; M is Nystrom's approximation of the pooled Hessian.
+        of the products travels, as secure aggregation needs it. M is Nystrom's approximation of the pooled Hessian.
     revealing : allow a rank near the number of a device's rows: its sketch then shows the span of those rows.
     seed : of the random matrices.
     """

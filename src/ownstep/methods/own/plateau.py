@@ -24,13 +24,13 @@ class Plateau:
 
     and the common rounds did lower f.
 
-    Why this factor: let H and P be the Hessians of f and of the reweighted loss sum_i w_i f_i / L_i that the
-    local phase minimises, so that H <= L_max P. While the devices' disagreement does not matter yet, a local
-    round lowers f by <grad f, P H^-1 grad f> >= ||grad f||^2 / L_max, so a common round, which lowers it by at
-    most ||grad f||^2 / L_bar, is at most L_max / L_bar times as good (for commuting H and P). A larger ratio
-    proves that the common rounds are repairing the local phase's bias. Some of that can wait, as it can be
-    repaired at any time, while a local round may be worth up to L_bar / L_min common ones: the product is
-    L_max / L_min. The rule sees only f, the one number the server receives with every sum.
+    Why this factor: the local phase minimises the reweighted loss sum_i w_i f_i / L_i. Let P be its Hessian and H that
+    of f, so that H <= L_max P. While the devices' disagreement does not matter yet, a local round lowers f by
+    <grad f, P H^-1 grad f> >= ||grad f||^2 / L_max (for commuting H and P). A common round lowers it by at most
+    ||grad f||^2 / L_bar, so it is at most L_max / L_bar times as good. A larger ratio proves that the common rounds are
+    repairing the local phase's bias. Some of that can wait, as it can be repaired at any time. A local round may be
+    worth up to L_bar / L_min common ones, and the product is L_max / L_min. The rule sees only f, the one number the
+    server receives with every sum.
 
     Where devices are absent, f is the mean over those that take part. It jumps with them, and the rule may switch after
     a few rounds. On a loss that is not convex own steps may raise f for a while, and it switches then. That costs the

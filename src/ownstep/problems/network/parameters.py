@@ -65,8 +65,8 @@ class Layout:
 def own_copy(model: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
     """The model as a fixed function of its parameters: a copy in evaluation mode, its samples independent.
 
-    Batch normalisation in training mode makes every sample's loss depend on the others in its batch, and its
-    running statistics are no function of the parameters, so f would not be a sum over samples; it is refused.
+    Batch normalisation in training mode is refused. It makes every sample's loss depend on the others in its batch, and
+    its running statistics are no function of the parameters, so f would not be a sum over samples.
     """
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or not module.track_running_stats):
