@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
@@ -90,9 +91,37 @@ def test_letters_of_the_race_keep_their_size_on_a_phone(browser, results):
     assert not seen["clipped"]
 
 
+def worst_cases() -> tuple[Path, dict]:
+    """The grid that is shipped with the page."""
+    path = Path(explorer.__file__).parent / "assets" / "worst_cases.json"
+    return path, json.loads(path.read_text())
+
+
+def certified(grid: dict, at: dict[str, float]) -> dict[str, float]:
+    """Every method's worst case where the sliders stand: what the page has to show, looked up a second time."""
+    axes, curves = grid["axes"], grid["curves"]
+    apart = abs(axes["L"].index(at["L1"]) - axes["L"].index(at["L2"]))
+    k, mu = axes["K"].index(at["K"]), f"{at['mu']:g}"
+    found = {m: curves[m][mu][k] for m in ("GD 1/L-bar", "Nesterov", "ITEM", "GD best fixed step")}
+    here = f"{apart}|{mu}|{at['rstar']:g}"
+    found["Algorithm 1"] = curves["Algorithm 1"][f"{here}|{at['share']:g}"][k] if apart else found["GD 1/L-bar"]
+    found["designed"] = curves["designed"].get(f"{here}|{at['K']}", [None])[0]
+    return {method: value for method, value in found.items() if value}
+
+
+NAMES = {"GD 1/L-bar": "GD, 1/L\u0304", "GD best fixed step": "the best fixed step", "designed": "the designed steps"}
+
+
+def times(value: float) -> str:
+    """A factor as the page writes it."""
+    return f"{value:.3f}" if value < 1.095 else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
 def test_the_worst_case_follows_sliders_and_map_and_can_be_shared(browser, results):
-    grid = json.loads((Path(explorer.__file__).parent / "assets" / "worst_cases.json").read_text())
+    grid = worst_cases()[1]
     axes = grid["axes"]
+    first = {"L1": 0.333, "L2": 3, "mu": 0.06, "rstar": 0.1, "K": 10, "share": 0.5}  # the paper's constants
+    assert all(value in axes[name.rstrip("12")] for name, value in first.items())
     seen = ask(
         browser, build(read(results, "r")),
         """const tab = d.getElementById("tab-worst"), out = {};
@@ -106,6 +135,7 @@ def test_the_worst_case_follows_sliders_and_map_and_can_be_shared(browser, resul
           return input.getAttribute("aria-valuetext");
         };
         out.first = told();
+        out.ratios = tab.querySelector("[data-ratios]").textContent;
         out.points = tab.querySelectorAll(".certified").length;
         out.words = put("K", 3);
         out.moved = told();
@@ -114,49 +144,66 @@ def test_the_worst_case_follows_sliders_and_map_and_can_be_shared(browser, resul
         out.here = tab.querySelectorAll("[data-map] .here").length;
         out.map = tab.querySelector("[data-map]").getAttribute("aria-label");
         out.note = tab.querySelector("[data-certified]").textContent;
-        out.state = w.eval("Explorer").state();
+        out.state = JSON.parse(JSON.stringify(w.eval("Explorer").state()));
+        const last = tab.querySelector('[data-axis="L1"]').max;
+        put("L1", last);
+        put("L2", 0);
+        out.swapped = told();
+        put("L1", 0);
+        put("L2", last);
+        out.extreme = told();
+        put("L2", 0);
+        out.alike = told();
         return out;""",
     )  # fmt: skip
-    curves = grid["curves"]
-    key, middle = f"9|{0.06:g}|0.1|0.5", axes["K"].index(10)
-    here = {m: curves[m]["0.06"][middle] for m in ("GD 1/L-bar", "Nesterov", "ITEM", "GD best fixed step")}
-    here |= {"Algorithm 1": curves["Algorithm 1"][key][middle]}
-    here |= {"designed": curves["designed"]["9|0.06|0.1|10"][0]}
-    best, second = sorted(here.values())[:2]
-    assert best == here["designed"]
-    assert "The designed steps have the smallest worst case after 10 rounds" in seen["first"]
-    assert f"{second / best:.2f} times below the best fixed step" in seen["first"]
+    here = certified(grid, first)
+    (best, least), (second, more) = sorted(here.items(), key=lambda item: item[1])[:2]
+    subject = NAMES.get(best, best)
+    assert seen["first"].lower().startswith(subject.replace("the best", "gd at the best").lower())
+    assert f"{times(more / least)} times below {NAMES.get(second, second)}." in seen["first"]
     assert f"{here['GD 1/L-bar'] / here['Algorithm 1']:.2f} times below GD" in seen["first"]
+    assert "Only ratios matter" in seen["ratios"]
+    assert "= 9," in seen["ratios"]
     assert seen["points"] >= 5 * len(axes["K"])
     assert seen["words"] == f"rounds K {axes['K'][3]}"
     assert f"after {axes['K'][3]} rounds" in seen["moved"]
-    cell = curves["Algorithm 1"]["9|0.06|0|0.25"][3] / curves["GD 1/L-bar"]["0.06"][3]
-    assert f"{1 / cell:.2f} times below GD" in seen["clicked"]
+    corner = first | {"K": axes["K"][3], "rstar": axes["rstar"][0], "share": axes["share"][0]}
+    here = certified(grid, corner)
+    assert f"{times(here['GD 1/L-bar'] / here['Algorithm 1'])} times below GD" in seen["clicked"]
     assert seen["here"] == 1
     assert "of gradient descent in" in seen["map"]
     assert "certificate in exact fractions" in seen["note"]
-    assert seen["state"]["worst"] == {
-        "ratio": axes["ratio"].index(9), "mu": axes["mu"].index(0.06), "rstar": 0, "share": 0, "K": 3,
-    }  # fmt: skip
+    assert seen["state"]["worst"] == corner  # values, so that an address outlives a change of the grid
+    here = certified(grid, corner | {"L1": axes["L"][0], "L2": axes["L"][-1]})
+    over = here["Algorithm 1"] / here["GD 1/L-bar"]
+    assert f"{times(max(over, 1 / over))} times {'above' if over > 1 else 'below'} GD" in seen["extreme"]
+    assert seen["swapped"] == seen["extreme"]  # which of the two is called the first does not matter
+    assert "so Algorithm 1 is GD" in seen["alike"]
 
 
 def test_every_shipped_worst_case_is_a_proved_number_on_a_small_file():
-    path = Path(explorer.__file__).parent / "assets" / "worst_cases.json"
-    grid = json.loads(path.read_text())
+    path, grid = worst_cases()
     assert path.stat().st_size < 500_000
     assert {"command", "commit", "versions"} <= set(grid["made"])
     axes, gd = grid["axes"], grid["curves"]["GD 1/L-bar"]
+    for a, b in pairwise(axes["L"]):  # one factor between neighbours: how far apart two stand is their ratio
+        assert b / a == pytest.approx(axes["L"][-1] ** (2 / (len(axes["L"]) - 1)), rel=0.01)
     for mu in axes["mu"]:
         # GD at step 1/L on F(mu, L) with L = R0 = 1, in closed form (Taylor, Hendrickx and Glineur, 2017)
         closed = [mu / (mu - 1 + (1 - mu) ** (-2 * k)) / 2 for k in axes["K"]]
         assert gd[f"{mu:g}"] == pytest.approx(closed, rel=1e-3)
         assert all(a >= (1 - 1e-9) * b for a, b in zip(gd[f"{mu:g}"], closed, strict=True))  # upper ends
-    for key, curve in grid["curves"]["Algorithm 1"].items():
-        ratio, mu, rstar, share = key.split("|")
+    ours = grid["curves"]["Algorithm 1"]
+    places = product(range(1, len(axes["L"])), axes["mu"], axes["rstar"], axes["share"])
+    assert set(ours) == {f"{apart}|{mu:g}|{rstar:g}|{share:g}" for apart, mu, rstar, share in places}
+    for key, curve in ours.items():
+        apart, mu, rstar, share = key.split("|")
         assert len(curve) == len(axes["K"])
         if float(rstar) > 0:  # a larger class has no smaller worst case
-            below = grid["curves"]["Algorithm 1"][f"{ratio}|{mu}|0|{share}"]
+            below = ours[f"{apart}|{mu}|0|{share}"]
             assert all(a >= 0.999 * b for a, b in zip(curve, below, strict=True) if a and b)
+    points = [value for curves in grid["curves"].values() for curve in curves.values() for value in curve]
+    assert sum(value is None for value in points) < 0.01 * len(points)  # what has no proof in time is left out
 
 
 def test_pasted_devices_give_the_gain_and_a_command(browser, results):

@@ -6,10 +6,12 @@ const Worst = (() => {
     ["GD 1/L-bar", "GD, 1/L\u0304", "var(--gd)"], ["Algorithm 1", "Algorithm 1", "var(--ours)"], ["GD best fixed step", "best fixed step", "var(--tuned)"],
     ["Nesterov", "Nesterov", "var(--nesterov)"], ["ITEM", "ITEM", "var(--nesterov);stroke-dasharray:6 4"], ["designed", "designed steps", "var(--designed)"],
   ];
-  const AXES = [
-    ["ratio", "L\u2082 / L\u2081"], ["mu", "\u03bc / L\u0304"], ["rstar", "R* / R\u2080"], ["K", "rounds K"], ["share", "local rounds, share of K"],
+  const SLIDERS = [ // name, axis of the grid, label
+    ["L1", "L", "L\u2081"], ["L2", "L", "L\u2082"], ["mu", "mu", "\u03bc / L\u0304"], ["rstar", "rstar", "R* / R\u2080"], ["K", "K", "rounds K"], ["share", "share", "switch after this share of K"],
   ];
-  const FIRST = { ratio: 9, mu: 0.06, rstar: 0.1, K: 10, share: 0.5 }; // the paper's L = (1/3, 3), mu = 0.1, R* = R0 / 10
+  const AXIS = Object.fromEntries(SLIDERS.map(([name, from]) => [name, from]));
+  const FIRST = { L1: 1 / 3, L2: 3, mu: 0.06, rstar: 0.1, K: 10, share: 0.5 }; // the paper's L = (1/3, 3), mu = 0.1, R* = R0 / 10
+  const DIGITS = 1e-3; // the grid keeps four digits, rounded up
   let data, root, at, inputs;
 
   const make = (tag, attributes, parent, text) => {
@@ -19,16 +21,26 @@ const Worst = (() => {
     if (parent) parent.append(node);
     return node;
   };
-  const axis = (name) => data.axes[name];
+  const axis = (name) => data.axes[AXIS[name]];
   const value = (name) => axis(name)[at[name]];
-  const join = (...names) => names.map(value).join("|");
+  const values = () => Object.fromEntries(SLIDERS.map(([name]) => [name, value(name)]));
+  /* The place on an axis that is nearest to a number. */
+  const snap = (name, wanted) => axis(name).reduce((best, v, i, all) => (Math.abs(v - wanted) < Math.abs(all[best] - wanted) ? i : best), 0);
+  /* L stands on a geometric grid: how far apart the devices are there is their ratio, whatever the unit. */
+  const apart = () => Math.abs(at.L1 - at.L2);
   const short = (v) => (v >= 1e-3 ? String(Number(v.toPrecision(3))) : v.toExponential(2).replace("-", "\u2212"));
+
+  /* One number per K. Devices that are alike take the same step as GD, so Algorithm 1 is GD there. */
+  function curve(method, rstar, share) {
+    if (method === "Algorithm 1" && !apart()) return curve("GD 1/L-bar");
+    const known = data.curves[method] || {}, pair = [apart(), value("mu"), rstar];
+    if (method === "designed") return axis("K").map((k) => (known[[...pair, k].join("|")] || [])[0]);
+    return known[method === "Algorithm 1" ? [...pair, share].join("|") : value("mu")] || [];
+  }
 
   /* [K, value] of a method where the sliders stand: only what a certificate proves. A gap in the grid is left out. */
   function points(method) {
-    const curves = data.curves[method] || {};
-    const found = method === "designed" ? axis("K").map((k) => (curves[`${join("ratio", "mu", "rstar")}|${k}`] || [])[0])
-      : curves[method === "Algorithm 1" ? join("ratio", "mu", "rstar", "share") : join("mu")] || [];
+    const found = curve(method, value("rstar"), value("share"));
     return axis("K").map((k, i) => [k, found[i]]).filter((p) => p[1] > 0);
   }
 
@@ -52,7 +64,7 @@ const Worst = (() => {
     make("text", { class: "tick", x: (LEFT + W - RIGHT) / 2, y: H - 6, "text-anchor": "middle" }, svg, "rounds K");
     make("text", { class: "tick", x: 4, y: 13 }, svg, "worst f(x\u1d37) \u2212 f*, in units of L\u0304 R\u2080\u00b2");
     make("path", { class: "now", d: `M${x(value("K"))} ${TOP}V${H - BOTTOM}` }, svg);
-    const ends = lines.map(([m, p]) => [y(p[p.length - 1][1]), m[0]]).sort((a, b) => a[0] - b[0]);
+    const ends = lines.filter(([m]) => m[0] !== "designed").map(([m, p]) => [y(p[p.length - 1][1]), m[0]]).sort((a, b) => a[0] - b[0]);
     ends.forEach((e, i) => { if (i && e[0] < ends[i - 1][0] + 16) e[0] = ends[i - 1][0] + 16; });
     const over = Math.max(0, ends[ends.length - 1][0] - (H - BOTTOM + 10));
     for (const [[name, label, colour], line] of lines) {
@@ -63,17 +75,19 @@ const Worst = (() => {
           : make("circle", { cx: x(k), cy: y(v), r: 3.6, style: `fill:${name === "ITEM" ? "var(--paper);stroke:var(--nesterov);stroke-width:1.8" : colour}`, class: "certified" }, svg);
         make("title", {}, mark, `${label}, K = ${k}: ${short(v)}, certified`);
       }
-      const end = ends.find((e) => e[1] === name)[0] - over, tail = line[line.length - 1];
+      const tail = line[line.length - 1];
+      if (name === "designed") { // no curve: its points are named where they stand
+        make("text", { x: x(tail[0]) - 9, y: y(tail[1]) + 16, "text-anchor": "end" }, svg, label);
+        continue;
+      }
+      const end = ends.find((e) => e[1] === name)[0] - over;
       make("path", { class: "leader", style: `stroke:${colour}`, d: `M${x(tail[0]) + 4} ${y(tail[1])}L${W - RIGHT + 14} ${end}h5` }, svg);
       make("text", { x: W - RIGHT + 22, y: end + 4 }, svg, label);
     }
     return lines;
   }
 
-  const ratioAt = (rstar, share) => {
-    const i = at.K, ours = data.curves["Algorithm 1"][[value("ratio"), value("mu"), axis("rstar")[rstar], axis("share")[share]].join("|")];
-    return ours && ours[i] ? ours[i] / data.curves["GD 1/L-bar"][join("mu")][i] : NaN;
-  };
+  const overGD = (rstar, share) => curve("Algorithm 1", axis("rstar")[rstar], axis("share")[share])[at.K] / curve("GD 1/L-bar")[at.K] || NaN;
 
   /* Theorem 1 says "below one"; each square holds Algorithm 1's worst case over GD's. */
   function map() {
@@ -86,39 +100,41 @@ const Worst = (() => {
       const yAt = top + (rows - 1 - r) * high;
       make("text", { class: "tick", x: left - 6, y: yAt + high / 2 + 4, "text-anchor": "end" }, svg, axis("rstar")[r]);
       for (let s = 0; s < columns; s++) {
-        const found = ratioAt(r, s), here = r === at.rstar && s === at.share;
-        below += found < 1;
-        const cell = make("g", { class: found < 1 ? "cell below" : "cell", "data-cell": `${r} ${s}` }, svg);
+        const found = overGD(r, s), here = r === at.rstar && s === at.share;
+        below += found < 1 - DIGITS;
+        const cell = make("g", { class: found < 1 - DIGITS ? "cell below" : "cell", "data-cell": `${r} ${s}` }, svg);
         make("rect", { x: left + s * wide + 1, y: yAt + 1, width: wide - 2, height: high - 2, rx: 3 }, cell);
-        make("text", { x: left + (s + 0.5) * wide, y: yAt + high / 2 + 4, "text-anchor": "middle" }, cell, !(found > 0) ? "?" : found >= 100 ? "> 99" : found.toFixed(2));
+        make("text", { x: left + (s + 0.5) * wide, y: yAt + high / 2 + 4, "text-anchor": "middle" }, cell, !(found > 0) ? "?" : found >= 100 ? "> 99" : found < 0.001 ? "< 0.001" : found < 0.095 ? String(Number(found.toPrecision(2))) : found.toFixed(2));
         if (here) make("circle", { class: "here", cx: left + (s + 1) * wide - 11, cy: yAt + high / 2, r: 5 }, cell);
-        cell.addEventListener("click", () => { at.rstar = r; at.share = s; refresh(); Explorer.share("worst", at); });
+        cell.addEventListener("click", () => { at.rstar = r; at.share = s; refresh(); Explorer.share("worst", values()); });
       }
     }
     axis("share").forEach((v, s) => make("text", { class: "tick", x: left + (s + 0.5) * wide, y: H - BOTTOM + 17, "text-anchor": "middle" }, svg, v));
-    make("text", { class: "tick", x: (left + 300) / 2, y: H - 6, "text-anchor": "middle" }, svg, "local rounds, share of K");
-    make("text", { class: "tick", x: 2, y: 13 }, svg, "R* / R\u2080: Algorithm 1 over GD, 1/L\u0304");
+    make("text", { class: "tick", x: (left + 300) / 2, y: H - 6, "text-anchor": "middle" }, svg, "switch after this share of K");
+    make("text", { class: "tick", x: 2, y: 13 }, svg, "R* / R\u2080   Algorithm 1 over GD (shaded: below 1)");
     svg.setAttribute("aria-label", `Map of Theorem 1 for K = ${value("K")}: Algorithm 1's worst case is below that of gradient descent in ${below} of ${rows * columns} squares`);
   }
 
   function tell(lines) {
     const here = lines.map(([m, p]) => [(p.find((q) => q[0] === value("K")) || [])[1], m]).filter((e) => e[0] > 0).sort((a, b) => a[0] - b[0]);
     const [best, second] = here, of = (name) => here.find((e) => e[1][0] === name);
-    const ours = of("Algorithm 1"), gd = of("GD 1/L-bar"), ratio = ours && gd ? ours[0] / gd[0] : NaN;
+    const ours = of("Algorithm 1"), gd = of("GD 1/L-bar"), over = ours && gd ? ours[0] / gd[0] : NaN;
     const is = best[1][0] === "designed" ? "have" : "has", times = (v) => `${v < 1.095 ? v.toFixed(3) : v < 10 ? v.toFixed(2) : Math.round(v)} times`;
     const subject = best[1][0] === "designed" ? "The designed steps" : best[1][0] === "GD best fixed step" ? "GD at the best fixed step" : best[1][1];
     let text = `${subject} ${is} the smallest worst case after ${value("K")} rounds: ${short(best[0])}, ${times(second[0] / best[0])} below ${second[1][0] === "GD best fixed step" || second[1][0] === "designed" ? "the " : ""}${second[1][1]}. `;
-    text += ratio < 1 ? `Algorithm 1 is ${times(1 / ratio)} below GD at 1/L\u0304, so Theorem 1's inequality is true here.`
-      : !(ratio > 0) ? "Algorithm 1 has no certified point here."
-      : ratio > 1 ? `Algorithm 1 is ${times(ratio)} above GD at 1/L\u0304, so Theorem 1's inequality is false here.` : "Algorithm 1 and GD at 1/L\u0304 have the same worst case here.";
+    text += !apart() ? "The devices are alike, so Algorithm 1 is GD at 1/L\u0304."
+      : over < 1 - DIGITS ? `Algorithm 1 is ${times(1 / over)} below GD at 1/L\u0304, so Theorem 1's inequality is true here.`
+      : !(over > 0) ? "Algorithm 1 has no certified point here."
+      : over > 1 + DIGITS ? `Algorithm 1 is ${times(over)} above GD at 1/L\u0304, so Theorem 1's inequality is false here.` : "Algorithm 1 and GD at 1/L\u0304 have the same worst case here, to the digits kept.";
     root.querySelector("[data-told]").textContent = text;
+    root.querySelector("[data-ratios]").textContent = `Only ratios matter. Here L\u2082/L\u2081 = ${Number((value("L2") / value("L1")).toPrecision(2))}, \u03bc/L\u0304 = ${value("mu")} and R*/R\u2080 = ${value("rstar")}. The sliders stop where worst cases were computed.`;
     const made = data.made || {}, versions = made.versions || {};
     root.querySelector("[data-certified]").textContent = "Every point is proved by a certificate in exact fractions. Lines between points only join them: no number between two points is claimed. " +
-      "Diamonds are steps designed for that one point, computed at a few points." + (made.commit ? ` Made by ${made.command} at commit ${made.commit}, ownstep ${versions.ownstep}, clarabel ${versions.clarabel}.` : "");
+      "Diamonds are steps designed for that one point. They were searched for at L\u2082/L\u2081 = 9 only, a minute each, and are shown where they beat the best fixed step." + (made.commit ? ` Made by ${made.command} at commit ${made.commit}, ownstep ${versions.ownstep}, clarabel ${versions.clarabel}.` : "");
   }
 
   function refresh() {
-    for (const [name, label] of AXES) {
+    for (const [name, , label] of SLIDERS) {
       const { input, out } = inputs[name];
       input.value = at[name];
       out.textContent = value(name);
@@ -134,14 +150,14 @@ const Worst = (() => {
     at = {};
     inputs = {};
     const controls = root.querySelector(".controls");
-    for (const [name, label] of AXES) {
-      const asked = Math.round(Number((kept || {})[name])), last = axis(name).length - 1;
-      at[name] = Number.isFinite(asked) ? Math.max(0, Math.min(last, asked)) : Math.max(0, axis(name).indexOf(FIRST[name]));
+    for (const [name, , label] of SLIDERS) {
+      const asked = (kept || {})[name];
+      at[name] = snap(name, Number.isFinite(asked) ? asked : FIRST[name]);
       const row = document.createElement("label"), input = document.createElement("input"), out = document.createElement("output"), words = document.createElement("span");
-      Object.assign(input, { type: "range", min: 0, max: last, step: 1 });
+      Object.assign(input, { type: "range", min: 0, max: axis(name).length - 1, step: 1 });
       input.dataset.axis = name;
       input.addEventListener("input", () => { at[name] = Number(input.value); refresh(); });
-      input.addEventListener("change", () => Explorer.share("worst", at));
+      input.addEventListener("change", () => Explorer.share("worst", values()));
       words.textContent = label;
       row.append(words, input, out);
       controls.append(row);
