@@ -111,7 +111,8 @@ const Worst = (() => {
     }
     axis("share").forEach((v, s) => make("text", { class: "tick", x: left + (s + 0.5) * wide, y: H - BOTTOM + 17, "text-anchor": "middle" }, svg, v));
     make("text", { class: "tick", x: (left + 300) / 2, y: H - 6, "text-anchor": "middle" }, svg, "switch after this share of K");
-    make("text", { class: "tick", x: 2, y: 13 }, svg, "R* / R\u2080   Algorithm 1 over GD (shaded: below 1)");
+    make("text", { class: "tick", x: 2, y: 13 }, svg, "R* / R\u2080");
+    make("text", { x: left + 6, y: 13 }, svg, "Algorithm 1 over GD (shaded: below 1)");
     svg.setAttribute("aria-label", `Map of Theorem 1 for K = ${value("K")}: Algorithm 1's worst case is below that of gradient descent in ${below} of ${rows * columns} squares`);
   }
 
