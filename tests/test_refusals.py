@@ -97,6 +97,7 @@ def test_bad_input_is_both_one_of_our_errors_and_a_value_error():
         (lambda: fit(X, Y, features=["a"]), "features must name the 3 columns of the rows, got 1"),
         (lambda: fit(X, Y, features=["a", "b", "a"]), "got 'a' twice"),
         (lambda: fit(None, Y), r"non-empty table of samples by features, got shape \(\)"),
+        (lambda: ownstep.logistic_regression(X + 1j, Y), "^features must be real numbers, got complex ones"),
         (lambda: fit(X + 1j, Y), "rows must be real numbers, got dtype complex128"),
         (lambda: fit(X.astype(str), Y), "rows must be real numbers"),
         (lambda: fit(pd.DataFrame(X).assign(sex=["m", "f"] * 15), Y), "column 'sex' must hold numbers"),

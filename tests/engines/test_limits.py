@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -135,6 +136,7 @@ def test_a_federation_keeps_to_its_budget(small_logistic):
 )
 def test_budgets_are_read(text, found):
     assert parse_budget(text) == found
+    assert parse_budget(text, patience=7) == dataclasses.replace(found, patience=7)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownstep.methods import GRAPHS, Mixing, mixing_matrix
+from ownstep.methods import GRAPHS, DecentralisedGD, GradientTracking, Mixing, mixing_matrix
 from ownstep.methods.gossip.graphs import erdos_renyi, grid
 from ownstep.methods.gossip.mixing import among
 from ownstep.support.errors import InvalidInput
@@ -78,3 +78,15 @@ def test_without_some_devices_the_matrix_is_still_doubly_stochastic():
 def test_bad_matrices_are_quoted(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+def test_a_grid_links_neighbours_in_rows_and_columns():
+    """Seven devices in rows of three: 0 1 2 / 3 4 5 / 6."""
+    links = {(i, j) for i, j in np.argwhere(np.triu(grid(7))).tolist()}
+    assert links == {(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5), (3, 6)}
+
+
+@pytest.mark.parametrize("kind", [DecentralisedGD, GradientTracking])
+def test_an_order_that_is_none_is_refused(kind):
+    with pytest.raises(InvalidInput, match="unknown order 'act'"):
+        kind(order="act")

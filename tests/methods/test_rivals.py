@@ -294,3 +294,9 @@ def test_the_work_of_some_devices_is_theirs_in_their_order():
     assert (some.steps.tolist(), some.step.tolist(), some.shift.tolist()) == ([4, 3], [0.9, 0.1], [[4, 5], [0, 1]])
     alike = LocalWork(7, 0.25, prox=0.5).keep([1])
     assert (alike.steps, alike.step, alike.shift, alike.prox) == (7, 0.25, None, 0.5)
+
+
+def test_polyak_s_step_names_the_loss_that_is_farthest_below_its_bound():
+    choose = PolyakStep(lower=(1.0, 5.0, 2.0)).begin(np.ones(3))
+    with pytest.raises(InvalidInput, match="a loss of 2.5 is below its lower bound 5"):
+        choose(np.array([0.5, 2.5, 2.25]), np.zeros((3, 2)), np.ones((3, 2)))

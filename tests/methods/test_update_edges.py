@@ -12,6 +12,7 @@ import pytest
 from ownstep.methods import (
     EXTRA,
     METHODS,
+    BarzilaiBorwein,
     FedExP,
     HeavyBall,
     Nesterov,
@@ -300,3 +301,11 @@ def test_own_steps_take_a_rule_by_position_and_their_form_by_name():
         OwnStep(50)
     with pytest.raises(TypeError):
         OwnStep(None, "samples", "given")
+
+
+@pytest.mark.parametrize(("dtype", "seen"), [(float, 2.0**-26), (np.float32, 2.0**-10)])
+def test_a_first_step_can_be_seen_where_f_is_zero(dtype, seen):
+    """A hundredth of what the precision of x tells apart from x, not of |f| / ||g||, which is nothing."""
+    method, x0, g = BarzilaiBorwein(), np.array([3.0, 4.0], dtype), np.array([0.0, 2.0], dtype)
+    told = method.tell(method.start(x0, one_device()), Answer(g, 0.0))
+    assert told.step == pytest.approx(0.01 * seen * 5 / 2)

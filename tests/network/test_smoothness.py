@@ -11,6 +11,7 @@ from ownstep import GD, InvalidInput, partition, run  # noqa: E402
 from ownstep.problems import Blocks, Network, SquaredL2, TensorNorms  # noqa: E402
 from ownstep.problems.network.models import mlp  # noqa: E402
 from ownstep.smoothness import Region, Snapshots, along, differences, measure, power  # noqa: E402
+from ownstep.smoothness.hessian import extremes  # noqa: E402
 from ownstep.smoothness.sampled import Sampled, untried  # noqa: E402
 
 from .helpers import Conv, constants, data, problem  # noqa: E402
@@ -258,3 +259,16 @@ def test_the_point_and_the_direction_of_a_draw_are_two_draws():
     assert abs(float(torch.corrcoef(both)[0, 1])) < 0.1
     again, _ = _draw(torch.Generator(), 3, range(20, 40), 50, torch.float64)
     assert torch.equal(again, points[20:])  # draw j is draw j in whatever chunk
+
+
+def test_lanczos_stops_at_a_residual_relative_to_the_eigenvalue():
+    """In any units the same number of products, and a residual below the tolerance times the largest eigenvalue."""
+    rng = np.random.default_rng(4)
+    A = torch.as_tensor(rng.standard_normal((30, 30)))
+    A, like = A @ A.T, torch.zeros(30, dtype=torch.float64)
+    found = {unit: extremes(lambda v, unit=unit: unit * (A @ v), like, 1e-3, 30, 0) for unit in (1e-6, 1.0, 1e6)}
+    top = float(torch.linalg.eigvalsh(A)[-1])
+    for unit, (largest, _, residual, products) in found.items():
+        assert products == found[1.0][3] < 30
+        assert residual <= 1e-3 * largest
+        assert largest == pytest.approx(unit * top, rel=1e-5)

@@ -118,3 +118,11 @@ def test_w8a_is_one_run_of_seed_0_per_split(tmp_path):
     (tmp_path / "w8a" / "result.json").write_text(json.dumps({"result": result}))
     run = {"seed": 0, "gain": 1.5, "series": {"GD": ([0, 1], [1.0, 0.5])}}
     assert dict(attribution._recorded("w8a", tmp_path)) == {"w8a subset, by_norm": [run], "w8a all, iid": [run]}
+
+
+def test_weights_are_no_factor_where_the_two_runs_share_no_level():
+    """The run with equal weights stands still: there is nothing that both get down to."""
+    k = list(range(4))
+    series = {m: (k, [1.0, 0.5, 0.25, 0.1]) for m in attribution.CHAIN} | {attribution.UNIFORM: (k, [None] * 4)}
+    (row,) = attribution._split([{"seed": 0, "gain": 2.0, "series": series}])["runs"]
+    assert row["factors"]["weights"] is None

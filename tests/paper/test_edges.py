@@ -540,3 +540,10 @@ def test_the_first_model_decides_and_the_other_stands_beside_it(monkeypatch):
     assert [n["group"] for n in found["numbers"]] == ["network: g", "linear: g"]
     monkeypatch.setattr(mnist_problem, "parts", lambda result: {"linear": NO})
     assert mnist_problem.judged({}, judge) == judge(NO)
+
+
+def test_repeated_runs_count_their_seeds_from_the_first():
+    arms = contest.repeated(["a", "b"], lambda name, seed, pieces: {"made": [name, seed]}, 3, 2, None)
+    assert {label: (arm["made"], arm["group"], arm["seed"]) for label, arm in arms.items()} == {
+        f"{name}, seed {seed}": ([name, seed], name, seed) for name in "ab" for seed in (3, 4)
+    }
