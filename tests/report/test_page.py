@@ -202,5 +202,6 @@ def test_a_claim_without_a_rival_is_not_a_comparison(results):
     found = {r.name: story.fair(r).word for r in read(results, "r").records}
     assert found["estimates"] == "not a comparison"
     assert found["pep-devices"] == "not tested"
+    assert "Not run: GD matched step, GD tuned, Nesterov, " in build(read(results, "r"))
     assert found["w8a"] == "no result yet"
     assert found["mnist"] == "does not hold here"  # the three methods of the double end alike

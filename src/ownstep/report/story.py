@@ -42,8 +42,9 @@ def fair(record: Record) -> Fair:
     if record.data is None:
         return Fair(MISSING)
     if judge is None:
-        kind = fairness.NOT_TESTED if getattr(record.module, "RIVAL", False) else fairness.NO_RIVAL
-        return Fair(kind)
+        if getattr(record.module, "RIVAL", False):
+            return Fair(fairness.NOT_TESTED, "The comparison is with GD at 1/L-bar alone", tuple(fairness.RIVALS))
+        return Fair(fairness.NO_RIVAL)
     try:
         found = judge(record.result)
         ran = _ran(record.result)
