@@ -36,9 +36,9 @@ SAYS = (
     "constants are 1.0 and 3.76 by labels (Fig. 2)."
 )
 WHY = (
-    "On the paper's subset the start is far from the solution, which is where own steps help; near it the local phase "
-    "has ended elsewhere. GD there may step by the true 1/L, which is several times longer than 1/L-bar, because "
-    "L-bar, a mean over samples, far exceeds the smoothness of the pooled loss."
+    "On the paper's subset the start is far from the solution. There own steps help. Near the solution they lead to "
+    "another point. GD may also take the true step 1/L. It is several times longer than 1/L-bar, because L-bar is a "
+    "mean over samples and far exceeds the smoothness of the pooled loss."
 )
 
 SETTINGS = (

@@ -42,7 +42,7 @@ WHY = why
 SETTINGS = (
     ("network", "four 3x3 convolutions, GroupNorm(1), LeakyReLU, max-pool", "the same; pooled before the LeakyReLU",
      "the LeakyReLU is increasing, so the function is the same and cheaper"),
-    ("images", "500 a class", "500 a class, the same for all runs, values in [0, 1]", "the scaling is not said"),
+    ("images", "500 per class", "500 per class, the same for all runs, values in [0, 1]", "the scaling is not said"),
     ("augmentation", "random crop (pad 4) and flip", "the same", ""),
     ("penalty", "1e-5 sum of tensor norms", "the same", ""),
     ("iterations", "150 epochs of 500", "the same, in shuffled epochs", ""),

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 CLAIM = "Fine-tuning an encoder's last layer on SST-2 over five uneven devices converges faster than pooled GD."
 
 SAYS = (
-    "Algorithm 1 is ahead of GD in training loss, training accuracy and test accuracy (Fig. 5); no numbers are given."
+    "Algorithm 1 is ahead of GD in training loss, training accuracy and test accuracy (Fig. 5). No numbers are given."
 )
 WHY = (
-    "Another encoder, and other constants: the paper takes the largest of many gradient-difference ratios, here the "
-    "constants are largest Hessian eigenvalues at the start. Weighted by the devices' shares of the data these are "
-    "so alike that own steps are on average hardly longer than the common one: see the predicted gain."
+    "The encoder and the constants differ. The paper takes the largest of many gradient-difference ratios. Here the "
+    "constants are the largest Hessian eigenvalues at the start. They are so alike that own steps are on average "
+    "hardly longer than the common one: see the predicted gain."
 )
 NOTICE = (
-    "The encoder is not the paper's. BERT-base was not at hand; two sentence encoders take its place, fine-tuned in "
-    "the same way: all-mpnet-base-v2, of BERT-base's size (12 layers, 110 million parameters), and the smaller "
-    "all-MiniLM-L6-v2 (6 layers, 22 million)."
+    "The encoder is not the paper's, because BERT-base was not at hand. Two sentence encoders take its place and are "
+    "fine-tuned in the same way. all-mpnet-base-v2 has BERT-base's size (12 layers, 110 million parameters), "
+    "all-MiniLM-L6-v2 is smaller (6 layers, 22 million)."
 )
 
 SETTINGS = (

@@ -24,8 +24,8 @@ CLAIM = "Algorithm 1 stays robust when each of twenty devices takes part with pr
 
 SAYS = "The curves for p = 0.7, 0.8, 0.9 and 1 lie close to each other (Fig. 9 of the appendix)."
 WHY = (
-    "They agree for independent absences. The paper does not say what becomes of an absent device's share; here it is "
-    "rescaled, and the other choices and other kinds of absence are shown too."
+    "They agree for independent absences. The paper does not say what becomes of an absent device's share. Here "
+    "the other shares are rescaled. Other choices and other kinds of absence are shown too."
 )
 NOTICE = mnist_problem.notice
 

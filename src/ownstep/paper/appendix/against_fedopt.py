@@ -19,9 +19,9 @@ SAYS = (
     "and test accuracy."
 )
 WHY = (
-    "The rivals' step sizes are not said. Adaptive methods choose a scale of their own, so that such a comparison "
-    "is decided by how their steps were set; here they are run with their library's defaults and again after a "
-    "search, against Algorithm 1 as it is and with its steps searched as well."
+    "The paper does not give the rivals' step sizes. Adaptive methods choose a scale of their own, so their step sizes "
+    "decide such a comparison. Here they run with their library's defaults, and again after a search. Algorithm 1 runs "
+    "as it is, and with its steps searched as well."
 )
 NOTICE = mnist_problem.notice
 

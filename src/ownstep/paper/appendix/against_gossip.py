@@ -31,7 +31,7 @@ SETTINGS = (
     ("split", "Dirichlet 0.1 over five devices", "the same", ""),
     ("graph", "not said", "a ring (as in Lian et al.) and the complete graph, Metropolis weights", "both are usual"),
     ("step of the rivals", "1/L-bar", "the same, and tuned", "1/L-bar is neither their theory's step nor their best"),
-    ("rivals", "decentralised GD, gradient tracking", "and EXTRA, NIDS tuned", "exact, with one vector a link"),
+    ("rivals", "decentralised GD, gradient tracking", "and EXTRA, NIDS tuned", "exact, with one vector per link"),
     ("rounds", "not said", "400, counted to gaps of 0.3, 0.1, 0.03; the network: to shares of its first loss",
      "every rival is also searched over nine octaves"),
     ("runs", "not said", "5 splits unless asked otherwise", "one split proves little"),

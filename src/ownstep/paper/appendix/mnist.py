@@ -27,11 +27,11 @@ SAYS = (
 def why(result: dict[str, Any]) -> str:
     """What differs in the settings, and what the longer step alone gives."""
     return (
-        "The direction agrees, the size does not: the paper's losses are further apart than ours with the same "
-        "network, penalty and example constants; its initialisation and image scaling are not said. The constants "
-        "come from gradient-difference ratios that measure jumps of the max-pooling's gradient rather than "
-        "curvature, so that every step is far shorter than the loss allows, and GD with the same mean step shows "
-        "what a longer one alone gives."
+        "The direction agrees, the size does not: the paper's losses are further apart than ours, with the same "
+        "network, penalty and example constants. Its initialisation and image scaling are not given. The constants "
+        "come from gradient-difference ratios, which measure jumps of the max-pooling's gradient and not curvature. "
+        "So every step is far shorter than the loss allows. GD with the same mean step shows what a longer step alone "
+        "gives."
         + neural.beside(result["arms"], neural.MATCHED)
         + neural.beside(result["arms"], neural.NESTEROV)
         + lagging(result["arms"])
@@ -65,7 +65,7 @@ WHY = why
 SETTINGS = (
     ("network", "two 5x5 convolutions (16, 32), ELU, max-pool, linear", "the same; pooled before the ELU",
      "the ELU is increasing, so the function is the same and cheaper"),
-    ("images", "500 a class", "500 a class, drawn anew for every run; and all 60,000", "the whole set is harder"),
+    ("images", "500 per class", "500 per class, drawn anew for every run; and all 60,000", "the whole set is harder"),
     ("penalty", "0.01 sum of tensor norms", "the same", ""),
     ("devices", "classes sorted by estimated L and paired, constants averaged", "the same", ""),
     ("L_i", "largest of 10,000 ratios at N(0, 0.05^2), eps 1e-6, probably in float32",
@@ -75,7 +75,7 @@ SETTINGS = (
     ("rounds, switch", "1000, no earlier than 800", "1000, at 800", ""),
     ("start", "random", "torch's default, by seed", ""),
     ("baselines", "GD at 1/L-bar",
-     "and GD at the matched mean step; with the paper's constants on 500 a class also GD with the step that is first "
+     "and GD at the matched mean step; with the paper's constants on 500 per class also GD with the step that is first "
      "at a loss of 0.5, and Nesterov at 1/L-bar", "separates a longer step from local geometry"),
 )  # fmt: skip
 

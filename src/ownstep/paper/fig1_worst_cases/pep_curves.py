@@ -23,12 +23,12 @@ CLAIM = (
 )
 
 SAYS = (
-    "Three red curves, one a switching round, fall below the blue one of GD; own steps without a switch level off "
+    "Three red curves, one per switching round, fall below the blue one of GD. Own steps without a switch level off "
     "(Fig. 1a)."
 )
 WHY = (
-    "The curves agree. What the figure leaves out is which GD: its step 1/L-bar is not the best fixed step for these "
-    "functions, and beside the best one Algorithm 1 is behind."
+    "The curves agree. The figure leaves out that 1/L-bar is not the best fixed step for these functions. GD with the "
+    "best fixed step has a smaller worst case than Algorithm 1."
 )
 
 SETTINGS = (

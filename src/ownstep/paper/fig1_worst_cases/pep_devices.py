@@ -17,8 +17,8 @@ CLAIM = "The ratio of Algorithm 1's worst case to GD's stays the same whatever t
 
 SAYS = "The acceleration remains essentially unchanged regardless of the number of devices (Fig. 1c)."
 WHY = (
-    "They agree, and from two devices of a kind on the reason is exact: devices that are alike enter the worst case "
-    "only through their shares."
+    "They agree. With two or more devices of each kind the reason is exact: devices that are alike enter the worst "
+    "case only through their shares."
 )
 
 SETTINGS = (

@@ -22,13 +22,12 @@ CLAIM = (
 )
 
 SAYS = (
-    "The ratio to GD is strictly below one for every pair tested, the smaller the further L1 and L2 are apart; "
+    "The ratio to GD is strictly below one for every pair tested, and smaller the further L1 and L2 are apart. "
     "Theorem 1 concludes that Algorithm 1 is strictly faster."
 )
 WHY = (
-    "The four pairs of the figure agree. One step further, where the constants are nearly alike, the ratio passes "
-    "one; and it depends on R*/R0, on K and on the switch, as the map shows, so that it is no property of the class "
-    "alone."
+    "The four pairs of the figure agree. For a fifth pair, where the constants are nearly alike, the ratio exceeds "
+    "one. It also depends on R*/R0, on K and on the switch, as the map shows. So it is no property of the class alone."
 )
 
 SETTINGS = (

@@ -25,7 +25,7 @@ from ownstep.plan import Plan
 PER_CLASS = 500
 MU = 1e-3
 SETTINGS = (
-    ("images", "MNIST, 500 a class", "the same; quick: scikit-learn's 8x8 digits", "digits need no download"),
+    ("images", "MNIST, 500 per class", "the same; quick: scikit-learn's 8x8 digits", "digits need no download"),
     ("model", "a small convolutional network", "the same on a GPU; elsewhere logistic regression, mu = 0.001",
      "convex: its optimum and constants are known, so that rounds to a gap can be counted"),
     ("L_i", "estimated from 1,000 samples", "1,000 gradient differences; logistic: largest eigenvalue",
@@ -122,7 +122,7 @@ def notice(result: Any) -> str:
     """What a reader must know first: whether the paper's network was trained, or its place was taken."""
     if "network" in result:
         return (
-            "There are two models: the paper's network, trained on a GPU, by which the claim is judged. "
+            "There are two models. The claim is judged by the paper's network, trained on a GPU. "
             "Logistic regression of the same images is shown too: its optimum and constants are known exactly."
         )
     if _model(result) == NETWORK:

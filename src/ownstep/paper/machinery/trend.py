@@ -205,14 +205,14 @@ def fair(result: dict[str, Any]) -> dict[str, Any]:
 
 def why(result: dict[str, Any]) -> str:
     """For the report: how much there is to gain by the devices' constants, which is what a split can change."""
-    text = "A split changes who holds which images; what it has to change is how differently the devices' losses curve."
+    text = "A split changes who holds which images. Own steps gain only if the devices' losses then curve differently."
     for model, part in mnist_problem.parts(result).items():
         gains = [run["gain"] for arm in part["arms"] for run in arm["runs"]]
         middle = float(np.median(gains))
         text += (
             f" For {model} the gain predicted from their constants lies between {min(gains):.3f} and {max(gains):.3f} "
-            f"over all splits: with a median of {middle:.3f} there is "
-            f"{'next to nothing' if middle < WORTHWHILE else 'something'} for own steps to gain."
+            f"over all splits. With a median of {middle:.3f} own steps have "
+            f"{'next to nothing' if middle < WORTHWHILE else 'something'} to gain."
         )
     return text
 

@@ -42,8 +42,8 @@ CLAIM = "The acceleration comes from decentralisation itself: every device steps
 
 SAYS = "The paper credits the devices' own steps, and compares with GD at 1/L-bar alone."
 WHY = (
-    "GD at 1/L-bar differs from Algorithm 1 in three ways at once: its step is shorter, its batches are drawn "
-    "otherwise, and it is common to all devices. Changing them one at a time shows which of them matters."
+    "GD at 1/L-bar differs from Algorithm 1 in three ways at once. Its step is shorter, its batches are drawn "
+    "otherwise, and its step is common to all devices. Changing one at a time shows which of them matters."
 )
 
 SETTINGS = (
