@@ -344,6 +344,7 @@ def test_help_is_plain_and_describes_every_argument(capsys):
     assert "[default: 0; x>=0]" in call(capsys, "run", "--help")[1]
     assert re.search(r"DATA +Dataset by name", call(capsys, "compare", "--help")[1])
     assert "--install-completion" in call(capsys, "--help")[1]
+    assert "..." not in call(capsys, "--help")[1].partition("Commands:")[2]  # each command in one whole line
 
 
 def every_command(group=None, path=()):

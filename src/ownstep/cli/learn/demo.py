@@ -24,7 +24,7 @@ MU, ROUNDS, RANKS = 1e-2, 4000, 2
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(demo)
+    app.command(short_help="See the methods race on two small datasets.")(demo)
 
 
 def demo(

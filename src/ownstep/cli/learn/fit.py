@@ -50,8 +50,8 @@ SMALLEST_P = 2e-16
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("fit")(fit_)
-    app.command()(predict)
+    app.command("fit", short_help="Fit a model over sites, with standard errors.")(fit_)
+    app.command(short_help="Predict new rows with a fitted model.")(predict)
 
 
 def fit_(

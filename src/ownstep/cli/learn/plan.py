@@ -46,7 +46,7 @@ from ownstep.support.errors import InvalidInput, OwnstepError
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(plan)
+    app.command(short_help="Which method should I use on my data?")(plan)
 
 
 def plan(

@@ -117,8 +117,8 @@ Memory = Annotated[int | None, typer.Option(help="For lbfgs and own_curvature: p
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("run")(run_)
-    app.command("compare")(compare_)
+    app.command("run", short_help="Run one method on split data.")(run_)
+    app.command("compare", short_help="Compare methods fairly on split data.")(compare_)
 
 
 def absent_and_missing(data: str, absent: str | None, missing: str | None) -> tuple[str, str | None]:

@@ -49,7 +49,7 @@ PenaltyText = Annotated[str, typer.Option("--penalty", help="none, l2:MU, or nor
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(train)
+    app.command(short_help="Train a network on split data.")(train)
 
 
 def train(

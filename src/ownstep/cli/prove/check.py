@@ -27,7 +27,7 @@ MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, Arithm
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(check)
+    app.command(short_help="Check a proof in exact fractions.")(check)
 
 
 @dataclass(frozen=True, eq=False)

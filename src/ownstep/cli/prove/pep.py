@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(pep)
+    app.command(short_help="The exact worst case of a method, with its proof.")(pep)
 
 
 def pep(

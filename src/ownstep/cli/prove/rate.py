@@ -14,7 +14,7 @@ from ownstep.cli.prove.pep import read_devices
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(rate)
+    app.command(short_help="A certified rate for every number of rounds.")(rate)
 
 
 def rate(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(tune)
+    app.command(short_help="Choose steps by their exact worst case.")(tune)
 
 
 def tune(

@@ -17,7 +17,7 @@ from ownstep.support.errors import OwnstepError
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(paper)
+    app.command(short_help="Rerun an experiment of the paper.")(paper)
 
 
 def paper(

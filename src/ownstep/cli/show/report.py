@@ -12,7 +12,7 @@ from ownstep.cli.common import Json, emit
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(report)
+    app.command(short_help="Write one web page of all results.")(report)
 
 
 def report(
