@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 
 from ownstep.engines import Bernoulli, describe, run, tune, tune_step
-from ownstep.engines.tuning import OCTAVES, SCALES, scaled, tune_scale
-from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM, OwnStep
+from ownstep.engines.tuning import OCTAVES, SCALES, replayed, scaled, tune_scale
+from ownstep.methods import GD, METHODS, FedAdam, FedAvg, FedAvgM, FedProx, OwnStep
 from ownstep.plan import Devices
 from ownstep.problems import optimum
 from ownstep.support.errors import InvalidInput
@@ -167,3 +170,22 @@ def test_steps_are_tried_from_the_middle_of_the_range_outwards(small_logistic):
 
 def test_a_factor_on_all_steps_goes_from_a_quarter_to_64_like_every_other_search():
     assert SCALES == (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)
+
+
+@pytest.mark.parametrize("share", [0.003, 1e-9])
+def test_trials_that_ran_before_in_any_order_give_the_search_that_runs_them(small_logistic, share):
+    method, devices = FedProx(), describe(small_logistic).devices
+    start, best = small_logistic.value(small_logistic.x0()), optimum(small_logistic).value
+    target = best + share * (start - best)
+    options = {"devices": devices, "target": target}
+    space = method.search_space(devices)
+    trials = {}
+    for point in reversed(list(product(*space.values()))):
+        one = replace(method, **dict(zip(space, map(float, point), strict=True)))
+        trials[repr(one)] = run(one, small_logistic, 25, **options).value.tolist()
+    alone = tune(method, small_logistic, 25, budget=20, seed=3, **options)
+    again = tune(method, small_logistic, 25, budget=20, seed=3, engine=replayed(trials), **options)
+    assert again == alone
+    reached = [rounds for _, rounds, value in alone.trials if value <= target]
+    assert bool(reached) == (share == 0.003)
+    assert len(set(reached)) > 1 or not reached  # one cut the others short

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -64,9 +65,11 @@ class _Race:
         rounds: int,
         devices: Devices | None,
         target: float | None,
+        engine: Callable[..., Any] = run,
         **options: Any,
     ) -> None:
         self.devices = describe(problem).devices if devices is None else devices
+        self.engine = engine
         self.method, self.problem, self.limit, self.target, self.options = method, problem, rounds, target, options
         self.scores: dict[Settings, tuple[float, float]] = {}
         self.trials: list[tuple[Settings, int, float]] = []
@@ -77,7 +80,7 @@ class _Race:
 
     def attempt_as(self, candidate: Any, key: Settings) -> tuple[float, float]:
         """Run one candidate that is known by some settings."""
-        history: History = run(
+        history: History = self.engine(
             candidate,
             self.problem,
             self.limit,
@@ -113,6 +116,7 @@ def tune(
     target: float | None = None,
     seed: int = 0,
     progress: bool | None = None,
+    engine: Callable[..., Any] = run,
 ) -> Tuned:
     """Search a grid of a method's settings.
 
@@ -123,9 +127,10 @@ def tune(
         best so far; all of them by default.
     target : the winner needs the fewest rounds to it; without one, or if none arrives, it has the lowest f after
         ``rounds``. Candidates are stopped as soon as they cannot win.
+    engine : who runs the candidates, with the arguments of :func:`ownstep.engines.run`.
     """
     check_method(method)
-    race = _Race(method, problem, rounds, devices, target, x0=x0, participation=participation)
+    race = _Race(method, problem, rounds, devices, target, engine, x0=x0, participation=participation)
     space: Any = getattr(method, "search_space", None)
     if grid is None and space is None:
         raise InvalidInput(f"{method!r} has no search space of its own: give tune(...) a grid")
@@ -151,6 +156,21 @@ def tune(
             attempt(_nearest(min(scores, key=lambda p: scores[p]), [p for p in order if p not in scores]))
             bar.update(len(scores))
     return race.result()
+
+
+def replayed(trials: Mapping[str, Sequence[float]]) -> Callable[..., Any]:
+    """An engine that answers from runs that are done: f(x^0), f(x^1), ... by the ``repr`` of their method.
+
+    They have run for as many rounds as the search allows, or to its target. A shorter run is the beginning of a longer
+    one, so trials can run side by side, in any order, and the search finds what it finds alone.
+    """
+
+    def engine(method: Any, problem: Problem, rounds: int, **_: Any) -> Any:
+        values = np.asarray(trials[repr(method)][: rounds + 1], float)
+        best = np.nanmin(values) if np.isfinite(values).any() else np.inf
+        return SimpleNamespace(value=values, rounds=len(values) - 1, best_value=float(best))
+
+    return engine
 
 
 def tune_scale(

@@ -40,6 +40,7 @@ SETTINGS = (
 
 WORDS = {"faster": "Algorithm 1 is faster", "slower": "Algorithm 1 is slower"}
 SEEDS = 5
+RACE: contest.Race = (1000, (0.1, 0.03, 0.01), 30)
 RIVALS: dict[str, Method] = {
     "FedAdagrad": FedAdagrad(),
     "FedAdam": FedAdam(),
@@ -56,16 +57,21 @@ def run(
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """One arm per seed; ``quick`` takes digits, fewer rounds and smaller searches."""
-    rounds, budget = (300, 10) if quick else (1000, 30)
-    levels = mnist_problem.levels(quick, (0.3, 0.1) if quick else (0.1, 0.03, 0.01))
+    rounds, gaps, budget = (300, (0.3, 0.1), 10) if quick else RACE
+    levels = mnist_problem.levels(quick, gaps)
 
     def one(_: str, s: int, kept: Kept) -> dict[str, Any]:
-        setting = mnist_problem.problem(quick, s, mnist_problem.two_classes(5, s))
+        setting = mnist_problem.problem(quick, s, split(s))
         searched = RIVALS if quick or s >= seed + contest.NEWER_SEEDS else RIVALS | contest.newer()
         return contest.contest(setting, RIVALS, searched, rounds, levels, s, budget, progress=progress, pieces=kept)
 
     arms = contest.repeated(("two classes a device",), one, seed, seeds or (1 if quick else SEEDS), pieces)
     return completed({"arms": arms}, quick)
+
+
+def split(seed: int) -> mnist_problem.Splitter:
+    """Two classes per device."""
+    return mnist_problem.two_classes(5, seed)
 
 
 def completed(result: dict[str, Any], quick: bool = False) -> dict[str, Any]:

@@ -41,6 +41,7 @@ SETTINGS = (
 GRAPHS = ("ring", "complete")
 SEEDS = 5
 DEVICES = 5
+RACE: contest.Race = (400, (0.3, 0.1, 0.03), 9)
 
 
 def run(
@@ -51,21 +52,27 @@ def run(
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """One arm a graph and seed; ``quick`` takes digits, fewer rounds and the ring alone."""
-    rounds, levels = 300 if quick else 400, mnist_problem.levels(quick, (0.3, 0.1) if quick else (0.3, 0.1, 0.03))
+    rounds, gaps, budget = (300, (0.3, 0.1), 9) if quick else RACE
+    levels = mnist_problem.levels(quick, gaps)
 
     def one(graph: str, s: int, kept: Kept) -> dict[str, Any]:
-        setting = mnist_problem.problem(quick, s, mnist_problem.dirichlet(DEVICES, 0.1, s))
+        setting = mnist_problem.problem(quick, s, split(s))
         rivals: dict[str, Method] = {
             "decentralised GD": DecentralisedGD("mean", graph),
             "gradient tracking": GradientTracking("mean", graph),
         }
         searched = rivals | {"EXTRA": EXTRA(graph=graph), "NIDS": NIDS(graph=graph)}
         searched |= {} if quick or s >= seed + contest.NEWER_SEEDS else contest.newer()
-        arm = contest.contest(setting, rivals, searched, rounds, levels, s, progress=progress, pieces=kept)
+        arm = contest.contest(setting, rivals, searched, rounds, levels, s, budget, progress=progress, pieces=kept)
         return arm | {"second_eigenvalue": mixing_matrix(graph, DEVICES).second_eigenvalue}
 
     arms = contest.repeated(GRAPHS[:1] if quick else GRAPHS, one, seed, seeds or (1 if quick else SEEDS), pieces)
     return completed({"arms": arms}, quick)
+
+
+def split(seed: int) -> mnist_problem.Splitter:
+    """Dirichlet 0.1 over five devices."""
+    return mnist_problem.dirichlet(DEVICES, 0.1, seed)
 
 
 completed = partial(mnist_problem.with_network, "gossip")

@@ -20,6 +20,8 @@ from ownstep.paper.machinery.runner import Kept, Pieces
 from ownstep.plan import Devices
 
 OURS_TUNED = "Algorithm 1, steps tuned"
+Race = tuple[int, tuple[float, ...], int]
+"""Rounds, gaps that count, and settings that a search may try."""
 NETWORK_COMPUTE, NETWORK = GRADIENT_SECONDS, parse_wire("home")
 """A home connection, and 10 ms for a gradient; one machine with all the data takes N times as long for one of f."""
 BASELINES: dict[str, Method] = {
@@ -61,27 +63,21 @@ def contest(
     the same nine octaves; ``budget`` limits larger grids. Every method's run is kept among the ``pieces``.
     """
     problem, devices, kept = setting.problem, setting.plan.devices, pieces or Pieces()
-    start = problem.value(problem.x0())
-    goal = setting.optimum + min(levels) * (start - setting.optimum)
+    goal = goal_of(setting, levels)
     options: dict[str, Any] = {"devices": devices, "participation": participation, "progress": progress}
     algorithm = mnist_problem.ours(setting.model, rounds)
-    steps = tuple(s / devices.L_bar for s in SCALES)
 
     def plain(name: str, method: Method) -> dict[str, Any]:
         return _kept(setting, name, run(method, problem, rounds, name=name, **options), None, levels)
 
-    def tuned(name: str, method: Method) -> dict[str, Any]:
-        grid = {"step": steps} if isinstance(method, GD) else None
-        most = max(budget, len(SCALES))
-        found = tune(method, problem, rounds, grid=grid, budget=most, target=goal, seed=seed, **options)
-        history = run(found.method, problem, rounds, name=name, **options)
-        return _kept(setting, name, history, dict(found.settings) | {"rounds_spent": found.rounds_spent}, levels)
+    def found(name: str, method: Method) -> dict[str, Any]:
+        return tuned(setting, name, method, rounds, levels, seed, budget, **options)
 
     def scaled() -> dict[str, Any]:
         return _kept(setting, OURS_TUNED, *_ours_scaled(setting, algorithm[OURS], rounds, goal, options), levels=levels)
 
     runs = [kept(name, plain, name, method) for name, method in (algorithm | BASELINES | dict(as_set)).items()]
-    runs += [kept(f"{name} tuned", tuned, f"{name} tuned", method) for name, method in {"GD": GD(), **searched}.items()]
+    runs += [kept(f"{name} tuned", found, f"{name} tuned", method) for name, method in {"GD": GD(), **searched}.items()]
     runs.append(kept(OURS_TUNED, scaled))
     moved = next(one["moved"] for one in runs if one["row"]["method"] == POOLED)
     return {
@@ -92,6 +88,35 @@ def contest(
         "rows": [one["row"] for one in runs],
         "series": {one["row"]["method"]: one["series"] for one in runs},
     }
+
+
+def tuned(
+    setting: Setting,
+    name: str,
+    method: Method,
+    rounds: int,
+    levels: Sequence[float],
+    seed: int,
+    budget: int = 9,
+    trial: Callable[..., Any] = run,
+    **options: Any,
+) -> dict[str, Any]:
+    """One method after its search, as plain data; ``trial`` runs the candidates."""
+    problem = setting.problem
+    steps = tuple(s / setting.plan.devices.L_bar for s in SCALES)
+    grid, most = {"step": steps} if isinstance(method, GD) else None, max(budget, len(SCALES))
+    found = tune(
+        method, problem, rounds, grid=grid, budget=most, target=goal_of(setting, levels), seed=seed, engine=trial,
+        **options,
+    )  # fmt: skip
+    history = run(found.method, problem, rounds, name=name, **options)
+    return _kept(setting, name, history, dict(found.settings) | {"rounds_spent": found.rounds_spent}, levels)
+
+
+def goal_of(setting: Setting, levels: Sequence[float]) -> float:
+    """The f that searches race to: the tightest level."""
+    start = setting.problem.value(setting.problem.x0())
+    return float(setting.optimum + min(levels) * (start - setting.optimum))
 
 
 def _kept(
