@@ -1,26 +1,25 @@
 """The newer rivals of the paper's `fedopt` and `gossip` experiments on linear models, on many cores.
 
     OWNSTEP_DATA=.data python benchmarks/linear_rivals.py --out OUT --processes 16 --seconds 570
-    python benchmarks/linear_rivals.py --merge OUT          # into results/, judged again
+    python benchmarks/linear_rivals.py --merge OUT/searches.json          # into results/, judged again
 
 A search of a method that never reaches the tightest gap cannot be cut short: 30 settings of 1,000 rounds with five
 local steps are 150,000 passes over the data, a quarter of an hour on one core. Its trials do not depend on each other,
 so each is a task of its own here. The search then replays them one after the other, by the rule of
-`ownstep.engines.tune`, and finds what it finds alone. What is done is kept in OUT (and in --have); a second call does
-the rest. It needs MNIST, NumPy and SciPy.
+`ownstep.engines.tune`, and finds what it finds alone. All that is done is in OUT/searches.json, which is written anew
+after each task; a second call (on another machine: with --have FILE) does the rest. It needs MNIST, NumPy and SciPy.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from itertools import product
 from multiprocessing import get_context
@@ -47,7 +46,7 @@ MINUTES = {"optimum": 1.5, "trial": 1.2, "fedopt": 7.0, "gossip": 4.0}
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to compute, and the file it goes to."""
+    """One thing to compute: f(x*) of an experiment and seed, a trial of a search, or a search with the run after it."""
 
     kind: str
     experiment: str
@@ -56,16 +55,15 @@ class Task:
     point: tuple[tuple[str, float], ...] = ()
 
     @property
-    def file(self) -> str:
-        """Its name says what it is, its digest which settings."""
-        text = json.dumps([self.kind, self.experiment, self.seed, self.method, self.point])
-        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-        return f"{self.kind}-{self.experiment}-{self.seed}-{self.method or 'all'}-{digest}.json"
+    def apart(self) -> bool:
+        """Do its search's trials run as tasks of their own?"""
+        return self.experiment == "fedopt" and self.method in APART
 
     @property
     def seconds(self) -> float:
-        """How long it takes at most."""
-        return 60 * MINUTES[self.experiment if self.kind == "search" else self.kind]
+        """How long it takes at most; a search whose trials are done is one run."""
+        kind = "trial" if self.apart else self.experiment if self.kind == "search" else self.kind
+        return 60 * MINUTES[kind]
 
 
 @cache
@@ -99,60 +97,58 @@ def work(task: Task, best: float | None, trials: dict[str, list[float]]) -> Any:
     )  # fmt: skip
 
 
-class Folder:
-    """What is done: in the folder that is written, or in others."""
+class Done:
+    """What the tasks gave, in one file that is written anew after each."""
 
-    def __init__(self, out: Path, have: list[Path]) -> None:
-        self.out, self.all, self.known = out, [out, *have], dict[Task, Any]()
-        out.mkdir(parents=True, exist_ok=True)
-
-    def read(self, task: Task) -> Any:
-        """What a task gave, or None."""
-        for folder in self.all:
-            if task not in self.known and (folder / task.file).exists():
-                self.known[task] = json.loads((folder / task.file).read_text())["data"]
-        return self.known.get(task)
+    def __init__(self, file: Path, have: Sequence[Path] = ()) -> None:
+        self.file, self.known = file, dict[Task, Any]()
+        for path in (*have, file):
+            for kept in json.loads(path.read_text())["tasks"] if path.exists() else []:
+                *task, point = kept["task"]
+                self.known[Task(*task, tuple((n, v) for n, v in point))] = kept["data"]
 
     def write(self, task: Task, found: Any) -> None:
         """Whole or not at all."""
         self.known[task] = json.loads(json.dumps(found))
-        with write_atomically(self.out / task.file) as file:
-            file.write(json.dumps({"task": [task.experiment, task.seed, task.method], "data": found}).encode())
+        tasks = [{"task": astuple(t), "data": data} for t, data in self.known.items()]
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with write_atomically(self.file) as out:
+            out.write(json.dumps({"provenance": provenance(0), "tasks": tasks}).encode())
 
 
-def wanted(seeds: int, experiments: list[str]) -> list[Task]:
+def wanted(seeds: int, experiments: list[str], results: Path) -> list[Task]:
     """Searches, what has never been run first."""
     every = [Task("search", e, s, m) for e in experiments for s in range(seeds) for m in contest.NEWER]
-    recorded = {e: json.loads(Path(f"results/{e}/result.json").read_text())["result"]["arms"] for e in experiments}
+    recorded = {e: json.loads((results / e / "result.json").read_text())["result"]["arms"] for e in experiments}
 
     def there(task: Task) -> bool:
         arms = [arm for arm in recorded[task.experiment].values() if arm["seed"] == task.seed]
         return all(any(r["method"] == f"{task.method} tuned" for r in arm["rows"]) for arm in arms)
 
     missing = [task for task in every if not there(task)]
-    return sorted(missing, key=lambda t: (t.seed >= 2, t.experiment == "fedopt", t.seed))
+    return sorted(missing, key=lambda t: (t.seed >= contest.NEWER_SEEDS, t.experiment == "fedopt", t.seed))
 
 
-def ready(searches: list[Task], folder: Folder) -> Iterator[tuple[Task, float | None, dict[str, list[float]]]]:
+def ready(searches: list[Task], done: Done) -> Iterator[tuple[Task, float | None, dict[str, list[float]]]]:
     """Tasks whose needs are met, in order: optima, trials, searches."""
     for search in searches:
-        if folder.read(search) is not None:
+        if done.known.get(search) is not None:
             continue
         first = Task("optimum", search.experiment, search.seed)
-        known = folder.read(first)
+        known = done.known.get(first)
         if known is None:
             yield first, None, {}
             continue
         best, trials, left = known["best"], dict[str, list[float]](), False
-        if search.experiment == "fedopt" and search.method in APART:
+        if search.apart:
             for point in known["grids"][search.method]:
                 trial = replace(search, kind="trial", point=tuple((n, v) for n, v in point))
-                done = folder.read(trial)
-                if done is None:
+                ran = done.known.get(trial)
+                if ran is None:
                     left = True
                     yield trial, best, {}
                 else:
-                    trials[done["name"]] = done["values"]
+                    trials[ran["name"]] = ran["values"]
         if not left:
             yield search, best, trials
 
@@ -160,15 +156,15 @@ def ready(searches: list[Task], folder: Folder) -> Iterator[tuple[Task, float | 
 def compute(given: argparse.Namespace) -> None:
     """Keep all processes busy with what is ready until nothing is left, or too little time."""
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")  # a core per task
-    began, folder = time.monotonic(), Folder(given.out, given.have)
-    searches = wanted(given.seeds, given.experiments)
+    began, done = time.monotonic(), Done(given.out / "searches.json", given.have)
+    searches = wanted(given.seeds, given.experiments, given.results)
     print(f"{len(searches)} searches missing", flush=True)
     busy: dict[Future[Any], Task] = {}
     with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
         while True:
             left = given.seconds - (time.monotonic() - began)
             running = set(busy.values())
-            for task, best, trials in ready(searches, folder):
+            for task, best, trials in ready(searches, done):
                 if len(busy) >= given.processes:
                     break
                 if task not in running and min(task.seconds, given.longest) < left:
@@ -178,25 +174,23 @@ def compute(given: argparse.Namespace) -> None:
                 break
             for future in wait(busy, return_when=FIRST_COMPLETED).done:
                 task = busy.pop(future)
-                folder.write(task, future.result())
+                done.write(task, future.result())
                 print(f"{time.monotonic() - began:6.0f} s  {task.kind} {task.experiment} {task.seed} {task.method} "
                       f"{dict(task.point)}", flush=True)  # fmt: skip
-    missing = [t for t in searches if folder.read(t) is None]
-    (given.out / "provenance.json").write_text(json.dumps(provenance(0)))
+    missing = [t for t in searches if done.known.get(t) is None]
     print(f"{len(searches) - len(missing)} searches done, {len(missing)} left", flush=True)
 
 
-def merge(folder: Path, results: Path) -> None:
+def merge(file: Path, results: Path) -> None:
     """Rows, series and prices of finished searches into the recorded experiments, which are then judged again."""
-    for experiment in MODULES:
+    finished = {task: data for task, data in Done(file).known.items() if task.kind == "search"}
+    for experiment in sorted({task.experiment for task in finished}):
         path, added = results / experiment / "result.json", 0
         report = json.loads(path.read_text())
-        for file in sorted(folder.glob(f"search-{experiment}-*.json")):
-            kept = json.loads(file.read_text())
-            (_, seed, _), data = kept["task"], kept["data"]
+        for task, data in finished.items():
             name = data["row"]["method"]
             for arm in report["result"]["arms"].values():
-                if arm["seed"] == seed and name not in arm["series"]:
+                if task.experiment == experiment and arm["seed"] == task.seed and name not in arm["series"]:
                     arm["rows"].append(data["row"])
                     arm["series"][name] = data["series"]
                     arm["price"]["rows"].insert(-1, data["price"])
@@ -211,16 +205,17 @@ def main() -> None:
     """Compute, or merge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("gpu-data/linear-rivals"))
-    parser.add_argument("--have", type=Path, nargs="*", default=[])
+    parser.add_argument("--have", type=Path, nargs="*", default=[], metavar="FILE")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing that would end later")
     parser.add_argument("--longest", type=float, default=1e9, help="most seconds that any task is expected to take")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=contest.NEWER_SEEDS)
     parser.add_argument("--experiments", nargs="*", default=list(MODULES))
-    parser.add_argument("--merge", type=Path)
+    parser.add_argument("--merge", type=Path, metavar="FILE")
+    parser.add_argument("--results", type=Path, default=Path("results"))
     given = parser.parse_args()
     if given.merge is not None:
-        merge(given.merge, Path("results"))
+        merge(given.merge, given.results)
     else:
         compute(given)
 
