@@ -112,6 +112,9 @@ from .methods import (
     FedExP as FedExP,
 )
 from .methods import (
+    FedLin as FedLin,
+)
+from .methods import (
     FedNova as FedNova,
 )
 from .methods import (

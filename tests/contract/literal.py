@@ -14,7 +14,7 @@ import numpy as np
 from .literal_federated import fedadagrad, fedadam, fedavg, fedavgm, fedprox, fedyogi, scaffold
 from .literal_gossip import decentralised_gd, extra, gradient_tracking, nids
 from .literal_own import own_step, schedule
-from .literal_rivals import delta_sgd, feddyn, fedexp, fednova, fedsps, scaffnew
+from .literal_rivals import delta_sgd, feddyn, fedexp, fedlin, fednova, fedsps, scaffnew
 from .literal_secant import adgd, barzilai_borwein
 from .literal_second import dane, giant, lbfgs, newton, own_curvature, shed
 from .world import World, named
@@ -144,6 +144,7 @@ LITERAL: dict[str, Loop] = {
     "fedexp": fedexp,
     "feddyn": feddyn,
     "fedsps": fedsps,
+    "fedlin": fedlin,
     "delta_sgd": delta_sgd,
     "scaffnew": scaffnew,
 }

@@ -119,3 +119,19 @@ def scaffnew(method, world):
                 x = hat
             h = [h[i] + p / gamma * (x[i] - hat[i]) for i in range(world.n)]
         yield x[0]
+
+
+def fedlin(method, world):
+    """Mitra et al. (2021), Algorithm 1 with delta_c = delta_s = 1; its line 1 is an exchange in which x stays."""
+    eta, x = named(method.client_step, world), world.x0
+    tau = method.local_steps if isinstance(method.local_steps, tuple) else [method.local_steps] * world.n
+    while True:
+        yield x
+        g, ends = world.g(x), []
+        for i in range(world.n):
+            y, own = x, world.gradient(i, x)
+            for _ in range(tau[i]):
+                y = y - eta / tau[i] * (world.gradient(i, y) - own + g)
+            ends.append(y)
+        x = sum(world.w[i] * ends[i] for i in range(world.n))
+        yield x

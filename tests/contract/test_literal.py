@@ -23,6 +23,7 @@ from ownstep.methods import (
     FedAvg,
     FedDyn,
     FedExP,
+    FedLin,
     FedNova,
     FedProx,
     FedSPS,
@@ -81,6 +82,7 @@ MORE = {
     "feddyn": [FedDyn(0.06, 3, 0.7)],
     "fedsps": [FedSPS(), FedSPS(0.4, 0.8, 3, 1.5, (0.1, 0.0, 0.05, 0.02))],
     "delta_sgd": [DeltaSGD(0.01, 0.7, 8, 1.0, 0.4, 0.3)],
+    "fedlin": [FedLin("mean", (5, 1, 2, 4))],
     "scaffnew": [Scaffnew(0.07, 0.3, seed=11)],
 }
 """Beside CASES: parameters at which a mistake shows that the defaults hide."""

@@ -34,6 +34,7 @@ from ownstep.methods import (
     FedAvgM,
     FedDyn,
     FedExP,
+    FedLin,
     FedNova,
     FedProx,
     FedSPS,
@@ -123,6 +124,7 @@ CASES = {
     "feddyn": [FedDyn(), FedDyn(local_steps=1), FedDyn(local_steps=20, alpha=0.5)],
     "fedsps": [FedSPS(0.1), FedSPS(0.05, local_steps=2, c=1.0)],
     "delta_sgd": [DeltaSGD(), DeltaSGD(0.05, local_steps=3)],
+    "fedlin": [FedLin(), FedLin(0.08, 3), FedLin(local_steps=1)],
     "scaffnew": [Scaffnew(p=0.4), Scaffnew(0.08, 0.3, seed=5), Scaffnew(p=1.0)],
 }
 EVERY = [pytest.param(method, id=f"{name}-{i}") for name, methods in CASES.items() for i, method in enumerate(methods)]
@@ -387,7 +389,7 @@ def test_it_runs_on_symbols_or_says_why_not(method):
         getattr(method, "local_steps", 1) > 1 or isinstance(method, Scaffold),
     )
     measured = getattr(method, "constant_free", False) or isinstance(method, NesterovRestart)
-    if isinstance(method, FedExP | FedDyn | FedSPS | DeltaSGD | Scaffnew):
+    if isinstance(method, FedExP | FedDyn | FedLin | FedSPS | DeltaSGD | Scaffnew):
         with pytest.raises(NotLinear, match=r"local steps between two rounds"):
             trace(method, devices, 3)
         return

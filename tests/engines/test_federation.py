@@ -886,7 +886,7 @@ def test_federated_methods_need_only_sums(name, small_logistic):
     assert abs(local.x).max() > 1e-2
 
 
-@pytest.mark.parametrize("name", ["scaffold", "feddyn", "scaffnew"])
+@pytest.mark.parametrize("name", ["scaffold", "feddyn", "scaffnew", "fedlin"])
 def test_methods_with_a_vector_per_site_are_refused_under_secure_aggregation(name, small_logistic):
     with pytest.raises(InvalidInput, match="needs every site's own vector"):
         fed.run(METHODS[name](), DirectGrid(apps_of(small_logistic)), 1, fed.Terms(3, secure=SecurePlus()))

@@ -110,11 +110,47 @@ def test_patience_is_counted_from_the_round_of_the_best(patience):
         if stood == patience:
             last = k
             break
-    ends = [
-        k for k in range(len(values))
-        if Limits(patience=patience).exceeded(SimpleNamespace(k=k, columns={"value": values[: k + 1]}))
-    ]  # fmt: skip
+    loop = fake_loop(values)
+    ends = [loop.k for loop.k in range(len(values)) if Limits(patience=patience).exceeded(loop)]
     assert ends[0] == last == {1: 3, 2: 6, 3: 7, 4: 8}[patience]
+
+
+def fake_loop(values):
+    columns = {"value": values, "bytes_up": [3] * len(values), "bytes_down": [4] * len(values)}
+    return SimpleNamespace(k=0, columns=columns, sums={"bytes": [0.0], "seconds": [0.0], "lowest": [np.inf]})
+
+
+def test_what_was_spent_is_not_added_up_anew_in_every_round():
+    """A budget of 50 MB can be 60,000 rounds of a small problem: each is read once, or the sums take minutes."""
+    reads = 0
+
+    class Column(list):
+        def __getitem__(self, i):
+            nonlocal reads
+            reads += 1
+            return super().__getitem__(i)
+
+        def __iter__(self):
+            return (self[i] for i in range(len(self)))
+
+    loop = fake_loop([1.0 / (k + 1) for k in range(200)])
+    loop.columns = {name: Column(column) for name, column in loop.columns.items()}
+    limits = Limits(bytes=7 * 150, patience=20)
+    ends = [loop.k for loop.k in range(200) if limits.exceeded(loop)]
+    assert ends[0] == 150
+    assert reads <= 4 * 200
+
+
+def test_a_run_that_still_falls_a_little_is_not_said_to_stand():
+    """f falls by 1e-12 a round: less than 1e-9 of what was gained, and not nothing."""
+    loop = fake_loop([2.0, 1.0, *(1.0 - 1e-12 * j for j in range(1, 9))])
+    loop.k = 9
+    said = Limits(patience=5).exceeded(loop)
+    assert said.endswith("has fallen by 5e-12 in 5 rounds, less than 1e-09 of what was gained")
+    assert Limits(patience=3).exceeded(fake_loop([2.0, 1.0])) == ""
+    still = fake_loop([2.0, 1.0, 1.0, 1.0])
+    still.k = 3
+    assert Limits(patience=2).exceeded(still) == "no progress: the best f, 1, has stood for 2 rounds"
 
 
 def test_a_federation_keeps_to_its_budget(small_logistic):

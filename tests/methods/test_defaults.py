@@ -50,6 +50,7 @@ DEFAULTS = {
         "client_step": 0.2, "server_step": 1.0, "local_steps": 5, "gamma": 2.0, "delta": 0.1, "theta": 1.0,
     },
     "scaffnew": {"client_step": "largest", "p": None, "seed": 0},
+    "fedlin": {"client_step": "largest", "local_steps": 5},
 }  # fmt: skip
 
 
@@ -80,6 +81,7 @@ SPACES = {
     "fedsps": {"client_step": TENTHS, "c": (0.25, 0.5, 1.0, 2.0)},
     "delta_sgd": {"client_step": TENTHS},
     "scaffnew": STEPS | {"p": (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)},
+    "fedlin": STEPS,
 }
 """What a fair search tries: steps around 1/L-bar in factors of 2, or around 1 in factors of the root of 10."""
 

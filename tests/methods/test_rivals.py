@@ -10,7 +10,7 @@ import pytest
 from ownstep import partition
 from ownstep.engines import Bernoulli, Cohort, describe, run
 from ownstep.engines.local.answering import Answering, local_work
-from ownstep.methods import GD, DeltaSGD, FedAvg, FedDyn, FedExP, FedNova, FedSPS, LocalWork, Scaffnew
+from ownstep.methods import GD, DeltaSGD, FedAvg, FedDyn, FedExP, FedLin, FedNova, FedSPS, LocalWork, Scaffnew
 from ownstep.methods.local_work import LocalSmoothness, PolyakStep, rule_from_text, rule_to_text
 from ownstep.problems import LeastSquares, optimum
 from ownstep.support.errors import InvalidInput
@@ -57,6 +57,7 @@ def test_one_local_step_is_what_the_papers_say(small_logistic):
         (FedExP(0.2, local_steps=1, epsilon=1e9), 0.2),
     ):
         np.testing.assert_allclose(run(method, small_logistic, 30).x, gd[step], atol=1e-13, err_msg=repr(method))
+    np.testing.assert_allclose(run(FedLin(local_steps=1), small_logistic, 60).x, gd["largest"], atol=1e-13)
 
 
 def test_equal_numbers_of_local_steps_make_fednova_fedavg(small_logistic):
@@ -121,10 +122,10 @@ def test_feddyn_with_one_local_step_is_a_method_of_the_pooled_gradient():
         x, before = x - 2 * eta * world.g(x) + eta * before, world.g(x)
 
 
-def test_feddyn_and_scaffnew_have_no_drift():
+def test_feddyn_scaffnew_and_fedlin_have_no_drift():
     problem = make_least_squares(devices=4)
     best = optimum(problem).x
-    for method in (FedDyn(local_steps=12), Scaffnew(p=0.2)):
+    for method in (FedDyn(local_steps=12), Scaffnew(p=0.2), FedLin(local_steps=(9, 1, 4, 2))):
         np.testing.assert_allclose(run(method, problem, 800).x, best, atol=1e-9, err_msg=repr(method))
     partial = run(FedDyn(local_steps=6), problem, 1500, participation=Bernoulli(0.6, seed=1))
     np.testing.assert_allclose(partial.x, best, atol=1e-8)

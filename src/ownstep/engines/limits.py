@@ -36,7 +36,7 @@ class Limits:
     bytes : sent and received by all devices together.
     seconds : of the clock; with ``wire``, those that the model says the run takes over that network.
     wire : a :class:`~ownstep.engines.timing.TimeModel`, or None.
-    patience : stop once so many rounds in a row have not improved on the best f.
+    patience : stop once so many rounds in a row have not improved on the best f by :data:`PROGRESS` of what was gained.
     """
 
     bytes: float | None = None
@@ -56,36 +56,44 @@ class Limits:
 
     def exceeded(self, loop: Loop) -> str:
         """Why the run ends at x^k, whose round has been evaluated and not yet made; empty where it continues."""
-        k, columns = loop.k, loop.columns
-        if self.bytes is not None:
-            spent = [up + down for up, down in zip(columns["bytes_up"], columns["bytes_down"], strict=True)]
-            if sum(spent) > self.bytes:
-                return f"out of budget: {amount(sum(spent[:k]))} of {amount(self.bytes)} spent after {k} rounds"
-        if self.seconds is not None:
-            self._clock(loop)
-            if sum(loop.elapsed) > self.seconds:
-                on = "" if self.wire is None else " over this network"
-                return f"out of budget: {sum(loop.elapsed[:k]):.4g} of {self.seconds:g} s{on} spent after {k} rounds"
+        k, sums = loop.k, loop.sums
+        self._count(loop)
+        if self.bytes is not None and sums["bytes"][-1] > self.bytes:
+            return f"out of budget: {amount(sums['bytes'][k])} of {amount(self.bytes)} spent after {k} rounds"
+        if self.seconds is not None and sums["seconds"][-1] > self.seconds:
+            on = "" if self.wire is None else " over this network"
+            return f"out of budget: {sums['seconds'][k]:.4g} of {self.seconds:g} s{on} spent after {k} rounds"
         if self.patience is not None and k >= self.patience:
-            values = np.asarray(columns["value"], float)
-            before, best = np.nanmin(values[: -self.patience]), np.nanmin(values)
-            if before - best <= PROGRESS * max(values[0] - best, 0.0):
-                return f"no progress: the best f, {before:.10g}, has stood for {self.patience} rounds"
+            before, best = sums["lowest"][k - self.patience + 1], sums["lowest"][-1]
+            if before - best <= PROGRESS * max(loop.columns["value"][0] - best, 0.0):
+                return f"no progress: the best f, {before:.10g}, {_stood(before - best, self.patience)}"
         return ""
 
-    def _clock(self, loop: Loop) -> None:
-        """The seconds of every round up to the one at x^k; a resumed run finds those before it in its columns."""
-        while len(loop.elapsed) <= loop.k:
-            j = len(loop.elapsed)
-            row = {name: loop.columns[name][j] for name in ("bytes_up", "bytes_down", "seconds")}
-            if self.wire is None:
-                loop.elapsed.append(row["seconds"])
-                continue
-            here = loop.present if j == loop.k or not loop.partial else loop.took_part[j]
-            up, down = row["bytes_up"], row["bytes_down"]
-            extra = work_of_round(loop) if j == loop.k else dict(map(tuple, loop.notes.get("extra_work", []))).get(j, 0)
-            steps = np.asarray(local_steps(loop, j), float) + extra
-            loop.elapsed.append(float(self.wire.rounds([up], [down], here[None], steps, vectors_sent(loop))[0]))
+    def _count(self, loop: Loop) -> None:
+        """Add what the rounds up to k spent, and the lowest f; a resumed run finds earlier rounds in its columns."""
+        sums, columns = loop.sums, loop.columns
+        while len(sums["bytes"]) <= loop.k + 1:
+            j = len(sums["bytes"]) - 1
+            sums["bytes"].append(sums["bytes"][-1] + columns["bytes_up"][j] + columns["bytes_down"][j])
+            sums["seconds"].append(sums["seconds"][-1] + (0.0 if self.seconds is None else self._clock(loop, j)))
+            sums["lowest"].append(float(np.fmin(sums["lowest"][-1], columns["value"][j])))
+
+    def _clock(self, loop: Loop, j: int) -> float:
+        """The seconds of round j, at most the present one."""
+        if self.wire is None:
+            return float(loop.columns["seconds"][j])
+        here = loop.present if j == loop.k or not loop.partial else loop.took_part[j]
+        up, down = loop.columns["bytes_up"][j], loop.columns["bytes_down"][j]
+        extra = work_of_round(loop) if j == loop.k else dict(map(tuple, loop.notes.get("extra_work", []))).get(j, 0)
+        steps = np.asarray(local_steps(loop, j), float) + extra
+        return float(self.wire.rounds([up], [down], here[None], steps, vectors_sent(loop))[0])
+
+
+def _stood(fell: float, patience: int) -> str:
+    """What became of the best f, in words."""
+    if fell == 0:
+        return f"has stood for {patience} rounds"
+    return f"has fallen by {fell:.2g} in {patience} rounds, less than {PROGRESS:g} of what was gained"
 
 
 def local_steps(loop: Loop, k: int) -> Any:

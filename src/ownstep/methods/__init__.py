@@ -12,6 +12,7 @@ from ownstep.methods.federated.fedadam import FedAdagrad, FedAdam
 from ownstep.methods.federated.fedavg import FedAvg, FedAvgM
 from ownstep.methods.federated.feddyn import FedDyn
 from ownstep.methods.federated.fedexp import FedExP
+from ownstep.methods.federated.fedlin import FedLin
 from ownstep.methods.federated.fednova import FedNova
 from ownstep.methods.federated.fedprox import FedProx
 from ownstep.methods.federated.fedsps import FedSPS
@@ -83,6 +84,7 @@ METHODS: dict[str, type] = {
     "fedsps": FedSPS,
     "delta_sgd": DeltaSGD,
     "scaffnew": Scaffnew,
+    "fedlin": FedLin,
 }
 """Every method by name. A new one is one file and one line here; the contract tests then run it."""
 
@@ -133,6 +135,7 @@ __all__ = [
     "FedAvgM",
     "FedDyn",
     "FedExP",
+    "FedLin",
     "FedNova",
     "FedProx",
     "FedSPS",

@@ -65,7 +65,8 @@ class Loop:
         self.notes: dict[str, Any] = {}  # plain data that a checkpoint carries along
         self.limits: Limits | None = None
         self.log: RoundLog | None = None
-        self.elapsed: list[float] = []  # seconds of every round, where they are limited
+        # what rounds 0 to j - 1 spent and the lowest f in them, where something is limited
+        self.sums: dict[str, list[float]] = {"bytes": [0.0], "seconds": [0.0], "lowest": [np.inf]}
         self.columns: dict[str, list[Any]] = {c: [] for c in COLUMNS}
         self.took_part: list[NDArray[np.bool_]] = []
         self.best_x, self.best_value = x0, np.inf

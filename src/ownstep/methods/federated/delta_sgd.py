@@ -27,7 +27,8 @@ class DeltaSGD(FedOpt):
     FedAvg's. No constant is needed, and only the sum of the devices' points: secure aggregation is enough.
 
     The authors' code differs from Algorithm 1: it multiplies even the first step of a round by
-    sqrt(1 + delta theta_0), and adds a small eps to every step.
+    sqrt(1 + delta theta_0), adds a small eps to every later step, takes delta = 0.02 unless told otherwise, and plain
+    means of the devices' points. With batches it compares the gradients of two points on the same batch.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@
 The squares make them nonlinear: no exact worst case by PEP. Reddi et al. (2021) keep beta_1 = 0.9 (0 for
 FedAdagrad), beta_2 = 0.99 and tau = 0.001 throughout, and tune both steps: :func:`ownstep.engines.tune` searches their
 grid. Untuned, both are 0.1, Flower's default.
+The authors' code takes Keras's Adam: ``FedAdam(bias_correction="adam", v0=0)``. Its Yogi has that correction too.
 """
 
 from __future__ import annotations

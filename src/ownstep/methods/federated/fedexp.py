@@ -25,7 +25,7 @@ class FedExP(FedOpt):
     sum of the moves only the sum of their squared norms is needed, so secure aggregation is enough.
 
     The authors' code differs. It multiplies epsilon by the number of devices that take part, shrinks it by 0.998^2 from
-    round to round, and evaluates the mean of the last two iterates.
+    round to round and eta_l by 0.998, and evaluates the mean of the last two iterates. Its weights are ours.
 
     Parameters
     ----------

@@ -24,7 +24,8 @@ class FedNova(FedOpt):
 
     :class:`FedAvg` with unequal tau_i minimises sum_i w_i tau_i f_i, as eta_l goes to 0; FedNova minimises f. What
     remains is the drift of FedAvg with equal steps. With equal tau_i it *is* FedAvg. Over those who took part, both
-    sums are divided by their weight.
+    sums are divided by their weight. The authors' code does the same without momentum and pull, for which it has other
+    a_i; with a pull it divides by ||a_i||_1 but takes the mean number of steps for tau_eff.
 
     Parameters
     ----------

@@ -27,6 +27,7 @@ class FedSPS(FedOpt):
 
     l_i is any lower bound of f_i; 0 serves every loss that cannot be negative. It converges where all devices share a
     minimiser and l_i = min f_i, elsewhere to a neighbourhood of it. Only the sum of the devices' points is needed.
+    We found no code of its authors. The SPS optimiser that it builds on adds 1e-8 to c ||grad f_i||^2.
 
     Parameters
     ----------

@@ -40,6 +40,9 @@ class Scaffnew:
     where h_i = grad f_i(x*). With p = 1 it is gradient descent. The paper's 1/n is w_i: ProxSkip in the norm that has
     these weights. It has no partial participation. Each h_i stays on its device in a deployment.
 
+    The code of two of its authors for a later paper (VR-ProxSkip) does the same with plain means: one geometric number
+    of steps for all workers. It draws them from one stream; here each comes from (seed, k), so that a run can resume.
+
     Parameters
     ----------
     client_step : gamma; 1/max_i L_i, the paper's.

@@ -34,6 +34,7 @@ class Scaffold:
 
     The minimiser of f is its fixed point for any E, where c_i = grad f_i(x*). A device that is absent keeps its c_i.
     In a deployment each c_i stays on its device; two vectors travel each way. With E = 1 and everyone there it is GD.
+    Public code often differs: FedDyn's repository divides c by N w_i in the local steps, and not where c_i is updated.
 
     Parameters
     ----------
