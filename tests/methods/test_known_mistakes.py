@@ -215,6 +215,27 @@ def test_feddyn_s_h_counts_those_who_are_absent():
     assert not distance(loop(600, False), best) < FAR
 
 
+def test_feddyn_s_authors_weigh_by_alpha_and_end_at_the_same_point():
+    """Plain means and alpha / (N w_i) on device i: other iterates, and no mistake, as sum_i g_i / alpha_i = 0."""
+    world, rule = make_world(), Bernoulli(0.6, seed=3)
+    best, eta, alpha, steps = optimum(world.problem).x, 0.05, 2.0, 4
+    x, kept = world.x0, np.zeros((4, len(world.x0)))
+    for k in range(300):
+        here = np.flatnonzero(rule.present(k, 4))
+        ends = []
+        for i in here:
+            y, own = x, alpha / (4 * world.w[i])
+            for _ in range(steps):
+                y = y - eta * (world.gradient(i, y) + own * (y - x + kept[i]))
+            kept[i] += y - x
+            ends.append(y)
+        x = np.mean(ends, axis=0) + kept.mean(axis=0) if ends else x
+        if k == 0:
+            assert distance(x, ours(FedDyn(eta, steps, alpha), world, 1, rule)) > FAR
+    assert distance(x, best) < FAR
+    assert distance(ours(FedDyn(eta, steps, alpha), world, 300, rule), best) < FAR
+
+
 def test_delta_sgd_s_first_step_of_a_round_is_eta_0():
     """Its authors' code multiplies it by sqrt(1 + delta theta_0) at once."""
     world = make_world()
