@@ -141,6 +141,16 @@ def test_what_was_spent_is_not_added_up_anew_in_every_round():
     assert reads <= 4 * 200
 
 
+def test_the_server_s_own_step_counts_as_seconds_too():
+    """It is made after the round was looked at, and added to the round's seconds then."""
+    loop = fake_loop([3.0, 2.0, 1.0])
+    loop.columns["seconds"] = [1.0, 1.0, 1.0]
+    assert Limits(seconds=6.5).exceeded(loop) == ""
+    loop.columns["seconds"][0] += 5.0
+    loop.k = 1
+    assert Limits(seconds=6.5).exceeded(loop) == "out of budget: 6 of 6.5 s spent after 1 rounds"
+
+
 def test_a_run_that_still_falls_a_little_is_not_said_to_stand():
     """f falls by 1e-12 a round: less than 1e-9 of what was gained, and not nothing."""
     loop = fake_loop([2.0, 1.0, *(1.0 - 1e-12 * j for j in range(1, 9))])

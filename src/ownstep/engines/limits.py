@@ -75,6 +75,8 @@ class Limits:
         while len(sums["bytes"]) <= loop.k + 1:
             j = len(sums["bytes"]) - 1
             sums["bytes"].append(sums["bytes"][-1] + columns["bytes_up"][j] + columns["bytes_down"][j])
+            if j and self.seconds is not None and self.wire is None:  # since then the server made its step
+                sums["seconds"][-1] = sums["seconds"][-2] + columns["seconds"][j - 1]
             sums["seconds"].append(sums["seconds"][-1] + (0.0 if self.seconds is None else self._clock(loop, j)))
             sums["lowest"].append(float(np.fmin(sums["lowest"][-1], columns["value"][j])))
 
