@@ -104,8 +104,8 @@ class Done:
         self.file, self.known = file, dict[Task, Any]()
         for path in (*have, file):
             for kept in json.loads(path.read_text())["tasks"] if path.exists() else []:
-                *task, point = kept["task"]
-                self.known[Task(*task, tuple((n, v) for n, v in point))] = kept["data"]
+                kind, experiment, seed, method, point = kept["task"]
+                self.known[Task(kind, experiment, seed, method, tuple((n, v) for n, v in point))] = kept["data"]
 
     def write(self, task: Task, found: Any) -> None:
         """Whole or not at all."""
