@@ -84,8 +84,8 @@ PUBLIC = {
     "ownstep.problems.models": "cifar_cnn mlp mnist_cnn",
     "ownstep.problems.text": "text_classifier",
     "ownstep.sklearn": "OwnStepClassifier",
-    "ownstep.smoothness": """MEASURES Curvature Kind Region Sampled Smoothness Snapshots along differences exact measure
-        power trace""",
+    "ownstep.smoothness": """MEASURES Curvature Kind Region Sampled Smoothness Snapshots along auto differences exact
+        measure power trace""",
 }  # fmt: skip
 """What people import today: a module may move, but these names stay where they are."""
 

@@ -51,7 +51,7 @@ class _Linear(BaseEstimator, ABC):  # type: ignore[misc]
         problem = self._weighted(X, y, split, sample_weight, mu)
         method = self._method(problem)
         needed = told or not getattr(method, "constant_free", False)
-        plan = describe(problem, "exact" if needed else "adaptive")
+        plan = describe(problem, "auto" if needed else "adaptive")
         before: list[float] = []
         rounds = self.max_iter
         if self.method == "auto" and isinstance(method, Newton) and _costly(problem):

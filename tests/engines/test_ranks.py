@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import threading
@@ -40,6 +41,7 @@ from ownstep.methods import (
     SketchWork,
 )
 from ownstep.problems import BinaryLogistic, MultinomialLogistic, optimum
+from ownstep.smoothness import Smoothness
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import make_least_squares, make_logistic
@@ -88,6 +90,30 @@ def test_a_rank_of_many_features_finds_the_pooled_constant_without_a_matrix(monk
     (found, *_) = on_ranks(3, lambda ranks: shared(ranks, problem).describe().devices.L_pooled)
     monkeypatch.undo()
     assert found == pytest.approx(local.describe(problem).devices.L_pooled, rel=1e-9)
+
+
+def test_a_run_on_a_cluster_takes_what_a_run_takes():
+    """The two lists of parameters stand where they are read; one more here, and no other default."""
+    here, there = (inspect.signature(kind.run).parameters for kind in (local, cluster))
+    assert [name for name in there if name != "measure_every"] == list(here)
+    for name, parameter in here.items():
+        assert parameter.default == there[name].default
+        assert parameter.kind == there[name].kind
+        assert name == "problem" or parameter.annotation == there[name].annotation
+
+
+@pytest.mark.parametrize(
+    ("kinds", "weakest"), [(["exact", "upper bound", "exact"], "upper bound"), (["exact"] * 3, "exact")]
+)
+def test_constants_are_as_good_as_those_of_the_weakest_rank(kinds, weakest, monkeypatch):
+    def measured(_, problem):
+        return Smoothness(np.ones(len(problem.counts)), kinds[{3: 0, 1: 1, 2: 2}[len(problem.counts)]], "by hand")
+
+    monkeypatch.setattr("ownstep.engines.cluster.shared.measure", measured)
+    problem = make_least_squares(devices=6)
+    for plan in on_ranks(3, lambda ranks: shared(ranks, problem).describe()):
+        assert plan.smoothness.kind == weakest
+        assert plan.devices.L_pooled == pytest.approx(local.describe(problem).devices.L_pooled, rel=1e-9)
 
 
 def test_ranks_with_constants_of_their_own():

@@ -70,7 +70,7 @@ Split = Annotated[
 ]
 Count = Annotated[int | None, typer.Option("--devices", help="How many devices; by_label: one per class by default.")]
 Mu = Annotated[float, typer.Option(help="Weight of the L2 term mu/2 ||x||^2.")]
-Measure = Annotated[str, typer.Option(help="How smoothness is measured: exact or trace.")]
+Measure = Annotated[str, typer.Option(help="How smoothness is measured: auto, exact or trace.")]
 PerDevice = Annotated[int, typer.Option(help="Shards per device of --partition shards.")]
 Alpha = Annotated[float, typer.Option(help="Concentration of --partition dirichlet.")]
 Rows = Annotated[int | None, typer.Option(help="Use only the first so many samples.")]

@@ -193,7 +193,7 @@ def compare(
     methods: Mapping[str, Method] | None = None,
     rounds: int = 2000,
     *,
-    smoothness: Smoothness | str = "exact",
+    smoothness: Smoothness | str = "auto",
     optimum: float | None = None,
     x0: Any = None,
     participation: Participation | None = None,

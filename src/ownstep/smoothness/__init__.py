@@ -13,7 +13,7 @@ from ownstep.support.lazy import attach
 # The result type is needed everywhere, the solvers behind a measurement only when one is made.
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
 
-MEASURES = ("exact", "trace", "differences", "power")
+MEASURES = ("auto", "exact", "trace", "differences", "power")
 """Every way to measure, by name."""
 
 
@@ -21,7 +21,8 @@ def measure(how: str, problem: Any) -> Smoothness:
     """Measure the smoothness constants of a problem by the named way."""
     if how not in MEASURES:
         raise unknown_name("smoothness", how, MEASURES)
-    if how == "exact" and hasattr(problem, "table") and hasattr(problem, "device"):  # rows that are torch tensors
+    rows_are_tensors = hasattr(problem, "table") and hasattr(problem, "device")
+    if rows_are_tensors and how in ("auto", "exact"):
         from ownstep.smoothness.spectrum_tensors import exact
 
         return exact(problem)

@@ -9,6 +9,7 @@ from .hessian import power as power
 from .sampled import Region as Region
 from .sampled import Sampled as Sampled
 from .sampled import differences as differences
+from .spectrum import auto as auto
 from .spectrum import exact as exact
 from .spectrum import trace as trace
 

@@ -12,6 +12,9 @@ from ownstep.support.errors import InvalidInput
 
 Kind = Literal["exact", "upper bound", "estimate", "given", "unknown"]
 
+STRENGTH: tuple[Kind, ...] = ("unknown", "estimate", "upper bound", "exact")
+"""What measurements can be, the weakest first."""
+
 
 @dataclass(frozen=True, eq=False)
 class Smoothness:

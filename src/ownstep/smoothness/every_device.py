@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ownstep.problems.linear.model import LinearModel
 from ownstep.problems.linear.second_order import gram
-from ownstep.smoothness.lanczos import FEW, One, Stack, largest_eigenvalues
+from ownstep.smoothness.lanczos import FEW, Blocks, One, Stack, enclose, largest_eigenvalues
 from ownstep.smoothness.sparse_blocks import by_features, by_rows
 
 Array = NDArray[np.float64]
@@ -44,10 +44,36 @@ SIMILAR = 3
 """Devices are worked on together where their numbers of rows differ by a factor of at most 2^(1/3)."""
 
 
-def tops(problem: LinearModel, seed: int = 0) -> tuple[Array, float]:
+PRODUCTS, POOLED = 28, 10
+"""Products with all rows that a limited search may take, and how many of them for the L of f: each is as long as 0.7
+to 0.9 rounds of logistic regression."""
+
+
+class Search:
+    """How largest eigenvalues are looked for: until they are known, or with a limited number of products.
+
+    Parameters
+    ----------
+    seed : of the random start.
+    limited : stop after some products, and give upper bounds.
+    """
+
+    def __init__(self, seed: int = 0, limited: bool = False) -> None:
+        self.seed, self.limited, self.products = seed, limited, PRODUCTS
+        self.gaps: list[float] = []  # how far a value may be above the truth, relative to it
+
+    def __call__(self, H: Blocks) -> Array:
+        if not self.limited:
+            return largest_eigenvalues(H, self.seed)
+        lower, upper = enclose(H, self.products, self.seed)
+        self.gaps.append(float(np.max((upper - lower) / np.where(lower > 0, lower, 1))))
+        return upper
+
+
+def tops(problem: LinearModel, search: Search) -> tuple[Array, float]:
     """(L_i of every device, L of f itself)."""
     if len(problem.counts) == 1:
-        alone = pooled_top(problem, seed)
+        alone = pooled_top(problem, search)
         return np.array([alone]), alone
     long = problem.counts.min() >= 8 * problem.features  # then all Gram matrices together take less than the rows
     if long and problem.features <= GRAM_LIMIT and not sp.issparse(problem.table.A):
@@ -57,16 +83,19 @@ def tops(problem: LinearModel, seed: int = 0) -> tuple[Array, float]:
 
     def measure(devices: NDArray[np.intp] | None) -> None:
         if devices is None:
-            pooled[0] = pooled_top(problem, seed)
+            pooled[0] = pooled_top(problem, search)
         else:
-            values[devices] = _batch(problem, devices, seed)
+            values[devices] = _batch(problem, devices, search)
 
-    if len(problem.table.blocks) == 1:  # a pass takes one thread: another one has time for the devices
+    if len(problem.table.blocks) == 1 and not search.limited:  # a pass takes one thread: another one has time
         problem.table.share_out(measure, [None, *tasks])
     else:
-        problem.table.share_out(measure, tasks)
+        search.products = POOLED
         measure(None)
-    return values, float(pooled[0])
+        search.products = PRODUCTS - (POOLED if search.gaps else 0)  # none were needed where a Gram matrix was formed
+        problem.table.share_out(measure, tasks)
+    top = float(pooled[0])
+    return values, min(top, float(problem.weights @ values)) if search.limited else top
 
 
 def _tasks(problem: LinearModel) -> list[NDArray[np.intp]]:
@@ -95,13 +124,13 @@ def _batches(problem: LinearModel, sizes: NDArray[np.intp], devices: NDArray[np.
     return np.split(devices, np.flatnonzero(np.diff(cut)) + 1)
 
 
-def _batch(problem: LinearModel, devices: NDArray[np.intp], seed: int) -> Array | float:
+def _batch(problem: LinearModel, devices: NDArray[np.intp], search: Search) -> Array | float:
     if sp.issparse(problem.table.A):
-        return _sparse_batch(problem, devices, seed)
-    return _dense_batch(problem, devices, seed) if len(devices) > 1 else _alone(problem, int(devices[0]), seed)
+        return _sparse_batch(problem, devices, search)
+    return _dense_batch(problem, devices, search) if len(devices) > 1 else _alone(problem, int(devices[0]), search)
 
 
-def pooled_top(problem: LinearModel, seed: int = 0) -> float:
+def pooled_top(problem: LinearModel, search: Search) -> float:
     """L = lambda_max( kappa sum_i w_i A_i^T A_i / n_i + diag(penalty) ), of f itself."""
     scale, penalty, table = problem.curvature * problem.weights / problem.counts, problem.penalty, problem.table
     n, d = table.A.shape
@@ -119,7 +148,7 @@ def pooled_top(problem: LinearModel, seed: int = 0) -> float:
     def product(v: Array) -> Array:
         return table.transposed(lambda z, block: z * problem.spread(scale, block), v) + penalty * v
 
-    return float(largest_eigenvalues(One(product, problem.features), seed)[0])
+    return float(search(One(product, problem.features))[0])
 
 
 def _from_grams(problem: LinearModel) -> tuple[Array, float]:
@@ -135,7 +164,7 @@ def _from_grams(problem: LinearModel) -> tuple[Array, float]:
     return values, float(np.linalg.eigvalsh(sum(parts) + penalty)[-1])
 
 
-def _alone(problem: LinearModel, device: int, seed: int) -> float:
+def _alone(problem: LinearModel, device: int, search: Search) -> float:
     scale, penalty = problem.curvature / problem.counts[device], problem.penalty
     limit = DENSE_LIMIT if sp.issparse(problem.table.A) else min(GRAM_LIMIT, int(problem.counts[device]))
     if problem.features <= max(limit, DENSE_LIMIT):
@@ -145,18 +174,18 @@ def _alone(problem: LinearModel, device: int, seed: int) -> float:
     def product(v: Array) -> Array:
         return np.asarray(scale * sum(rows.T @ (rows @ v) for _, rows in problem.pieces(device)) + penalty * v)
 
-    return float(largest_eigenvalues(One(product, problem.features), seed)[0])
+    return float(search(One(product, problem.features))[0])
 
 
-def _dense_batch(problem: LinearModel, devices: NDArray[np.intp], seed: int) -> Array:
+def _dense_batch(problem: LinearModel, devices: NDArray[np.intp], search: Search) -> Array:
     """Devices with few rows, or with few features, as a stack of Gram matrices."""
     counts, d = problem.counts[devices], problem.features
     X = _dense_stack(problem, devices, counts)
     scale = problem.curvature / counts
     if X.shape[1] <= d and not problem.intercept:
-        return _stack_tops(X @ X.transpose(0, 2, 1), counts, seed) * scale + problem.mu
+        return _stack_tops(X @ X.transpose(0, 2, 1), counts, search) * scale + problem.mu
     grams = X.transpose(0, 2, 1) @ X * scale[:, None, None] + np.diag(problem.penalty)
-    return _stack_tops(grams, np.full(len(devices), d), seed)
+    return _stack_tops(grams, np.full(len(devices), d), search)
 
 
 def _dense_stack(problem: LinearModel, devices: NDArray[np.intp], counts: NDArray[np.intp]) -> Array:
@@ -172,21 +201,21 @@ def _dense_stack(problem: LinearModel, devices: NDArray[np.intp], counts: NDArra
     return X
 
 
-def _stack_tops(G: Array, sizes: NDArray[np.intp], seed: int) -> Array:
+def _stack_tops(G: Array, sizes: NDArray[np.intp], search: Search) -> Array:
     if G.shape[1] <= TINY or len(G) <= FEW:
         return np.asarray(np.linalg.eigvalsh(G)[:, -1])
-    return largest_eigenvalues(Stack(G, sizes), seed)
+    return search(Stack(G, sizes))
 
 
-def _sparse_batch(problem: LinearModel, devices: NDArray[np.intp], seed: int) -> Array:
+def _sparse_batch(problem: LinearModel, devices: NDArray[np.intp], search: Search) -> Array:
     """Some devices as one block-diagonal matrix: of their rows where they have fewer of them than features."""
     counts, scale = problem.counts[devices], problem.curvature / problem.counts[devices]
     rows = _rows(problem, devices)
     if not problem.intercept and counts.max() <= problem.features:
-        return largest_eigenvalues(by_rows(rows, counts), seed) * scale + problem.mu
+        return search(by_rows(rows, counts)) * scale + problem.mu
     found = by_features(rows, counts, scale, problem.penalty)
     # a feature that no row has curves by its penalty alone
-    return np.maximum(largest_eigenvalues(found, seed), np.where(found.sizes < problem.features, problem.mu, 0))
+    return np.maximum(search(found), np.where(found.sizes < problem.features, problem.mu, 0))
 
 
 def _rows(problem: LinearModel, devices: NDArray[np.intp]) -> Any:

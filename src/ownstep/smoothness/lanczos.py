@@ -7,12 +7,21 @@ lower bound of H's, and some eigenvalue of H lies within
 
 of it; where the next eigenvalue is further away than a gap, the error is at most r^2 / gap.
 Vectors are not reorthogonalised: for the largest eigenvalue that only costs products, never accuracy (Paige 1971).
+
+Where products are limited, a theta that is not known yet comes with an upper bound of the largest eigenvalue lambda
+(van Dorsselaer, Hochstenbach and van der Vorst 2000). With p(x) = det(x - T) the last vector of the iteration is p(H) v
+over beta_1 ... beta_m. So p(lambda) |u.v| <= beta_1 ... beta_m for lambda's eigenvector u and the start v, and
+
+    lambda <= the x > theta with p(x) = beta_1 ... beta_m / c          wherever |u.v| >= c.
+
+A random direction in s dimensions has |u.v| < c with a probability of at most c sqrt(2 s / pi), whatever u is.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +42,12 @@ matrices, by up to 3 %; this one for none of 42,000.
 
 MOST = 2000
 """Products after which an eigenvalue that has not converged is an error."""
+
+UNLUCKY = 1e-3
+"""Probability, at most, that an upper bound is too low: that a start has too little of the eigenvector's direction."""
+
+HALVINGS = 12
+"""Halvings of the interval that an upper bound is looked for in."""
 
 FEW = 8
 """Matrices up to which each has its own call of LAPACK."""
@@ -91,15 +106,32 @@ class Stack(Blocks):
         return Stack(self.G[chosen], self.sizes[chosen])
 
 
+class Enclosure(NamedTuple):
+    """Bounds of the largest eigenvalue of every matrix, the same number twice where it is known."""
+
+    lower: Array
+    upper: Array
+
+
 def largest_eigenvalues(H: Blocks, seed: int = 0) -> Array:
     """The largest eigenvalue of every matrix.
-
-    A matrix leaves when its own error is small enough: the others then go on without it.
 
     Parameters
     ----------
     H : the matrices.
     seed : of the random start.
+    """
+    found = enclose(H, MOST, seed)
+    if (found.lower < found.upper).any():
+        raise OwnstepError(f"Lanczos did not converge on the Hessian bound in {MOST} products")
+    return found.upper
+
+
+def enclose(H: Blocks, most: int, seed: int = 0) -> Enclosure:
+    """The largest eigenvalue of every matrix, or bounds of it where it is not known after ``most`` products.
+
+    A matrix leaves when its own error is small enough: the others then go on without it. The upper bounds hold with a
+    probability of at least 1 - ``UNLUCKY`` each.
     """
     v = np.random.default_rng(seed).standard_normal(int(H.sizes.max())) * _inside(H.sizes)
     v /= np.sqrt(_dots(v, v))[:, None]
@@ -108,7 +140,7 @@ def largest_eigenvalues(H: Blocks, seed: int = 0) -> Array:
     unknown, often = np.ones(len(v), bool), 12 if len(v) <= FEW else 4  # LAPACK looks fast
     T: list[tuple[Array, Array]] = []
     beta, scale, look = np.zeros(len(v)), np.zeros(len(v)), 6
-    for m in range(1, MOST + 1):
+    for m in range(1, most + 1):
         w = H @ v
         w -= np.multiply(before, beta[:, None], out=work)
         alpha = _dots(w, v)
@@ -117,14 +149,14 @@ def largest_eigenvalues(H: Blocks, seed: int = 0) -> Array:
         scale = np.maximum(scale, np.abs(alpha) + beta)
         beta[(beta <= TOLERANCE / 4 * scale) | (m >= 2 * H.sizes)] = 0  # r is as small: T is all there is
         T.append((alpha, beta))
-        if m >= look or not beta[unknown].any():
+        if m >= min(look, most) or not beta[unknown].any():
             look = m + max(2, m // often)
             some = np.flatnonzero(unknown)
             values[left[some]], known = _tops(*np.array(T)[:, :, some].swapaxes(0, 1))
             unknown[some[known]] = False
             if known.all():
-                return values
-            if 2 * unknown.sum() <= len(unknown):
+                return Enclosure(values, values)
+            if m < most and 2 * unknown.sum() <= len(unknown):
                 H, left, work = H.only(unknown), left[unknown], work[: unknown.sum()]
                 T = [(a[unknown], b[unknown]) for a, b in T]
                 v, w, beta, scale = v[unknown], w[unknown], beta[unknown], scale[unknown]
@@ -132,7 +164,27 @@ def largest_eigenvalues(H: Blocks, seed: int = 0) -> Array:
         with np.errstate(divide="ignore"):
             w *= np.where(beta > 0, 1 / beta, 0)[:, None]
         before, v = v, w
-    raise OwnstepError(f"Lanczos did not converge on the Hessian bound in {MOST} products")
+    upper, some, (alphas, betas) = values.copy(), left[unknown], np.array(T)[:, :, unknown].swapaxes(0, 1)
+    upper[some] = _ceilings(alphas, betas, values[some], H.sizes[unknown])
+    return Enclosure(values, upper)
+
+
+def _ceilings(alpha: Array, beta: Array, top: Array, sizes: NDArray[np.intp]) -> Array:
+    """Upper bounds of the largest eigenvalues of matrices whose T have ``top`` as theirs: p(x) c = beta_1 ... beta_m.
+
+    p(x) is at least (x - top)^m, which tells where to look.
+    """
+    c = UNLUCKY * np.sqrt(np.pi / (2 * sizes))
+    low, high = top, top + np.exp((np.log(beta).sum(axis=0) - np.log(c)) / len(alpha))
+    for _ in range(HALVINGS):
+        x = (low + high) / 2
+        q = x - alpha[0]
+        p = c * q / beta[0]
+        for diagonal, before, side in zip(alpha[1:], beta[:-1], beta[1:], strict=True):
+            q = x - diagonal - before**2 / q
+            p *= q / side
+        low, high = np.where(p < 1, x, low), np.where(p < 1, high, x)
+    return np.asarray(high)
 
 
 def _inside(sizes: NDArray[np.intp]) -> Array:

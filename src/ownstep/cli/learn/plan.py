@@ -68,7 +68,7 @@ def plan(
         str | None, typer.Option(help="With --L: weight of each device, up to a factor; equal by default.")
     ] = None,
     mu: Annotated[str, typer.Option(help="Weight of the L2 term mu/2 ||x||^2; with --L one or several.")] = "0.001",
-    smoothness: Measure = "exact",
+    smoothness: Measure = "auto",
     alpha: Alpha = 0.1,
     per_device: PerDevice = 2,
     rows: Rows = None,

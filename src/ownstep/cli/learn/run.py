@@ -181,8 +181,8 @@ def run_(
     ] = None,
     mu: Mu = 1e-3,
     smoothness: Annotated[
-        str, typer.Option(help="How L_i is measured: exact or trace; adaptive: by the devices, on the way.")
-    ] = "exact",
+        str, typer.Option(help="How L_i is measured: auto, exact or trace; adaptive: by the devices, on the way.")
+    ] = "auto",
     alpha: Alpha = 0.1,
     per_device: PerDevice = 2,
     rows: Rows = None,
@@ -294,7 +294,7 @@ def compare_(
     devices: Count = None,
     rounds: Rounds = 5000,
     mu: Mu = 1e-2,
-    smoothness: Measure = "exact",
+    smoothness: Measure = "auto",
     alpha: Alpha = 0.1,
     per_device: PerDevice = 2,
     rows: Rows = None,

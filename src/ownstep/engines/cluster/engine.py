@@ -114,7 +114,7 @@ def run(
     problem: Problem | Shared,
     rounds: int,
     *,
-    smoothness: Smoothness | str = "exact",
+    smoothness: Smoothness | str = "auto",
     devices: Devices | None = None,
     x0: Any = None,
     participation: Participation | None = None,

@@ -12,6 +12,7 @@ from ownstep.engines.cluster.rows import Placement, Rows
 from ownstep.plan import Plan, plan
 from ownstep.problems.base import Problem
 from ownstep.smoothness import Smoothness, measure
+from ownstep.smoothness.base import STRENGTH
 from ownstep.support.checks import device_weights
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -92,17 +93,19 @@ class Shared:
         out[upper] = self.ranks.add(np.ascontiguousarray(part[upper], float), np.zeros(0))[0]
         return out
 
-    def describe(self, smoothness: Smoothness | str = "exact") -> Plan:
+    def describe(self, smoothness: Smoothness | str = "auto") -> Plan:
         """Every rank measures its own devices once; the constants are exchanged, never the data."""
         if not isinstance(smoothness, str):
             return plan(self.weights, smoothness, self.strong_convexity, self.names)
         mine = measure(smoothness, self.problem)
         values = np.concatenate([np.frombuffer(v) for v in self.ranks.gather(mine.values.tobytes())])
         pooled = float(self.weights @ values) if smoothness == "trace" else None
-        if smoothness == "exact":
+        if smoothness in ("auto", "exact"):
             pooled = self._pooled()
+        weakest = min(STRENGTH.index(kind.decode()) for kind in self.ranks.gather(mine.kind.encode()))
         how = f"{mine.how}; each on its own rank"
-        return plan(self.weights, Smoothness(values, mine.kind, how, pooled), self.strong_convexity, self.names)
+        found = Smoothness(values, STRENGTH[weakest], how, pooled)
+        return plan(self.weights, found, self.strong_convexity, self.names)
 
     def _pooled(self) -> float:
         """lambda_max of kappa sum_i w_i A_i^T A_i / n_i + diag(penalty), each rank adding its own devices' part."""

@@ -22,15 +22,13 @@ from numpy.typing import NDArray
 
 from ownstep.engines.federation.wire import JOIN, Refused, size
 from ownstep.plan import Devices
+from ownstep.smoothness.base import STRENGTH
 from ownstep.support.errors import OwnstepError, plain_text
 from ownstep.support.files import write_atomically
 from ownstep.support.memory import limited_memory
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 """Seconds between two looks for replies: the first pause of a round, and the one that doubling stops at."""
-
-STRENGTH = ("unknown", "estimate", "upper bound", "exact")
-"""Kinds of smoothness constants, the weakest first."""
 
 UNREACHED = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 """Errors by which the SuperLink answers in place of a node: no sign of life."""
@@ -54,7 +52,7 @@ class Roster:
     names, nodes, samples, L, mu, losses : one entry per site: its name, Flower's node id, its size, its constants, and
         its loss at the start of its own problem, by which a resumed run knows the data again.
     dim, dtype : of x.
-    kind : what the L_i are, the weakest of the sites' words, see :data:`STRENGTH`.
+    kind : what the L_i are, the weakest of the sites' words, see :data:`~ownstep.smoothness.base.STRENGTH`.
     sampled : whether some site draws mini-batches.
     """
 

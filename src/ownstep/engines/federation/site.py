@@ -64,7 +64,7 @@ class Site:
     name: str
     problem: Problem
     samples: int | None = None
-    smoothness: Smoothness | str = "exact"
+    smoothness: Smoothness | str = "auto"
     secure_only: bool = False
 
     def __post_init__(self) -> None:
