@@ -25,13 +25,18 @@ def unequal_owner(samples: int, devices: int) -> np.ndarray:
 
 SLOW = {
     "engines": ["cluster", "federation", "federation_deployment", "federation_simulation", "ranks", "second_order"],
-    "methods": ["gossip", "on_networks"],
-    "network": ["train", "fused"],
-    "paper": ["rivals", "runner", "w8a"],
-    "pep": ["agreement", "commands", "forgeries", "networks", "polish", "random", "tune", "tune_networks", "units"],
+    "glm": ["deployed"],
+    "methods": ["gossip", "on_networks", "rivals"],
+    "network": ["curvature", "fused", "text", "train"],
+    "paper": ["figures", "rivals", "runner", "w8a"],
+    "pep": [
+        "agreement", "commands", "exact", "forgeries", "network_units", "networks", "polish", "random", "statements",
+        "tune", "tune_networks", "units",
+    ],
     "report": ["browser"],
     "tests": ["cli", "documentation", "package", "release", "seeds"],
-}
+    "torture": ["torture"],
+}  # fmt: skip
 """Test files, by folder, that take over six seconds and are not the first to notice a mistake: `make test-fast` leaves
 them out, and single tests marked ``slow`` too; `make test` does not."""
 
