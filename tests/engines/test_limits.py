@@ -33,6 +33,7 @@ from ownstep.methods import (
     At,
     FedAvg,
     FedDyn,
+    FedLin,
     FedNova,
     OwnStep,
     Scaffnew,
@@ -89,6 +90,11 @@ def test_random_local_steps_are_priced_round_by_round(small_logistic):
     assert len(set(steps.tolist())) > 3
     model = TimeModel(latency=0.0, up=1e30, down=1e30, compute=2.0)
     np.testing.assert_allclose(np.diff(model.seconds(history)), 2.0 * steps)
+    two = run(FedLin(local_steps=(4, 1, 6)), small_logistic, 6)  # a gradient, then local steps, as the slowest device
+    own = TimeModel(latency=0.0, up=1e30, down=1e30, compute=[2.0, 1.0, 1.0])
+    np.testing.assert_allclose(np.diff(own.seconds(two)), [2.0, 8.0] * 3)
+    cut = run(FedLin(local_steps=(4, 1, 6)), small_logistic, 6, limits=Limits(seconds=19.0, wire=own))
+    assert cut.rounds == 3
 
 
 def test_patience_ends_a_run_that_no_longer_gains():

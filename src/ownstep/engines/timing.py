@@ -93,7 +93,7 @@ class TimeModel:
         up, down = (history.columns[c][:-1] for c in ("bytes_up", "bytes_down"))
         steps: Any = told.get("local_steps", 1)
         if "local_steps_by_round" in told:
-            steps = np.asarray(told["local_steps_by_round"], float)[:, None]
+            steps = np.asarray(told["local_steps_by_round"], float).reshape(history.rounds, -1)
         if told.get("extra_work"):
             steps = np.asarray(steps, float) + np.zeros((history.rounds, 1))
             for k, work in told["extra_work"]:

@@ -191,7 +191,7 @@ class Loop:
         self.columns["seconds"][-1] += time.perf_counter() - began
         if self.partial:
             self.took_part.append(self.present)
-        if getattr(self.method, "random_steps", False):
+        if getattr(self.method, "varying_steps", False):
             self.notes.setdefault("local_steps", []).append(local_steps(self, self.k))
         if work := work_of_round(self):
             self.notes.setdefault("extra_work", []).append([self.k, work])

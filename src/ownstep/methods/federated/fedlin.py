@@ -49,6 +49,7 @@ class FedLin:
     client_step: float | str = "largest"
     local_steps: int | tuple[int, ...] = 5
     needs_everyone: ClassVar[bool] = True
+    varying_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_step(self.client_step)
@@ -75,7 +76,7 @@ class FedLin:
         """One local step, which is every gradient at x; then local steps along grad f_i(y) - grad f_i(x) + g."""
         tau, w = self.taus(state.devices), state.devices.weights
         if state.k % 2 == 0:
-            return Ask(state.x, w, LocalWork(1, state.client_step, shift=0.0 * state.gradients))
+            return Ask(state.x, w, LocalWork(0 * tau + 1, state.client_step, shift=0.0 * state.gradients))
         shift = alike(w, state.x) @ state.gradients - state.gradients
         return Ask(state.x, w / tau, LocalWork(tau, state.client_step / tau, shift=shift))
 

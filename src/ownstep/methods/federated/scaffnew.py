@@ -54,7 +54,7 @@ class Scaffnew:
     p: float | None = None
     seed: int = 0
     needs_everyone: ClassVar[bool] = True
-    random_steps: ClassVar[bool] = True
+    varying_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_step(self.client_step)
