@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
+import itertools
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -281,6 +282,54 @@ def test_semidefinite_forms_against_their_eigenvalues(seed: int) -> None:
         form = {(i, j): Fraction(int(matrix[i, j]), 6) for i in range(n) for j in range(n) if matrix[i, j]}
         lowest = np.linalg.eigvalsh(matrix)[0]
         assert checker.semidefinite(form) is bool(lowest > -1e-9)
+        assert lowest > -1e-9 or not checker.positive(form)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_plainly_positive_is_so_in_any_units(seed: int) -> None:
+    """Seen for a lowest eigenvalue of 1e-3, for columns a factor of 1e40 apart; at 0 or below it is not."""
+    rng = np.random.default_rng([3, seed])
+    n = int(rng.integers(1, 9))
+    rows = rng.integers(-9, 10, (n, max(n - 1, 1)))
+    units = [Fraction(10) ** int(e) for e in rng.integers(-20, 21, n)]
+    names = [("v", 0, k) for k in range(n)]
+    vector = [Fraction(int(a), 7) for a in rng.integers(1, 9, n)]
+    for more in (Fraction(1, 1000), Fraction(0), Fraction(-1, 10**30)):
+        form = {}
+        for i, j in itertools.product(range(n), repeat=2):
+            entry = int(rows[i] @ rows[j]) + more * (vector[i] * vector[j] + (i == j))
+            form[names[i], names[j]] = entry * units[i] * units[j]
+        singular = n > 1 or not rows.any()
+        assert checker.positive(form) is (more > 0 or (more == 0 and not singular) or (n == 1 and bool(rows.any())))
+    assert checker.positive({})
+
+
+def test_forms_that_floats_cannot_hold_are_not_positive() -> None:
+    """Entries off the diagonal of any size; a factor that grows beyond all floats before its diagonal is seen."""
+    one, huge = Fraction(1), Fraction(10) ** 900
+    assert not checker.positive({(0, 0): one, (1, 1): one, (0, 1): huge, (1, 0): huge})
+    assert checker.positive({(0, 0): huge, (1, 1): 1 / huge, (0, 1): one / 2, (1, 0): one / 2})
+    n, close = 60, 1 - Fraction(1, 10**9)
+    growing = {(i, j): one if i == j else close * (1 if (i + j) % 2 else -1) for i in range(n) for j in range(n)}
+    assert not checker.positive(growing)
+
+
+@pytest.mark.parametrize(("rows", "factor", "accepted"), [
+    ([[5], [3, 5]], [[0], [0, 0]], True),
+    ([[5], [-3, 5]], [[0], [0, 0]], True),
+    ([[4], [3, 9]], [[0], [0, 0]], False),
+    ([[9], [3, 4]], [[0], [0, 0]], False),
+    ([[9], [-3, 4]], [[0], [0, 0]], False),
+    ([[4 + 2], [2, 1 + 9 + 2]], [[2], [1, 3]], True),
+    ([[4 + 2], [2, 1 + 9 + 1]], [[2], [1, 3]], False),
+    ([[4 + 1], [2, 1 + 9 + 2]], [[2], [1, 3]], False),
+    ([[4 + 3], [1, 1 + 9 + 3]], [[2], [1, 3]], True),
+    ([[4 + 3], [0, 1 + 9 + 3]], [[2], [1, 3]], False),
+    ([[10**40 + 1], [10**40, 10**40 + 1]], [[10**20], [10**20, 0]], False),
+])  # fmt: skip
+def test_a_dominant_rest_counts_its_rows_whole(rows: list[list[int]], factor: list[list[int]], accepted: bool) -> None:
+    """B - R R^T by hand: n = 2 is left for what B was rounded by, whatever R is."""
+    assert checker.dominant(rows, factor) is accepted
 
 
 def test_every_forgery_is_refused(tmp_path: Path) -> None:

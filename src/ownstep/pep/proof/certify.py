@@ -2,7 +2,7 @@ r"""A worst case that a sceptic must accept: the proof in rational numbers, and 
 
 The solver's multipliers are rounded to multiples of a power of two, what the values then fail to cancel is put onto
 the conditions with x*, exactly, and :mod:`ownstep.pep.proof.check`, which shares no code with the rest of the library,
-re-derives every inequality from the statement and decides by exact elimination whether the slack is positive
+re-derives every inequality from the statement and decides in whole numbers whether the slack is positive
 semidefinite. Nothing that floating point did on the way needs to be trusted.
 """
 

@@ -18,10 +18,12 @@ import math
 import re
 import sys
 from fractions import Fraction
+from operator import mul
 from typing import Any
 
 FORMAT = "ownstep certificate 2"
 MOST_BYTES, MOST_DIGITS, MOST_UNKNOWNS = 50_000_000, 1_000, 300  # beyond these a check would take too long; refused
+TINY = 2.0**-44  # what floats may get wrong in one step of a factorisation, with room to spare
 ONE, STAR, OWN = Fraction(1), "*", "own"  # the points x* and z_i; the others are the numbers of the rounds
 METRICS = {"value": "f(x_K) - f(x*)", "distance": "||x_K - x*||^2", "gradient": "||grad f(x_K)||^2"}
 Vector = dict[Any, Fraction]  # coefficients by unknown; a form has them by pairs of unknowns
@@ -81,6 +83,42 @@ def semidefinite(form: Vector) -> bool:
         factor, last, before = pivot or last, pivot or last, last
         rows = [[(factor * a - head * b) // before for a, b in zip(row, top, strict=True)] for head, *row in rows]
     return True
+
+
+def positive(form: Vector) -> bool:
+    """Is a form S plainly positive? Seen fast, through floats that need not be trusted; elimination decides the rest.
+
+    With D of powers of two, B is whole numbers at most 1 below 2^120 D S D, by rows up to the diagonal.
+    """
+    names = sorted({i for (i, _), value in form.items() if value})
+    if any(form.get((i, i), 0) <= 0 for i in names):
+        return False
+    size = {i: (form[i, i].numerator.bit_length() - form[i, i].denominator.bit_length()) // 2 for i in names}
+    rows, factor = [], list[list[float]]()
+    for k, i in enumerate(names):
+        entries = [(form.get((i, j), 0 * ONE), 120 - size[i] - size[j]) for j in names[: k + 1]]
+        rows.append([(t.numerator << max(e, 0)) // (t.denominator << max(-e, 0)) for t, e in entries])
+        factor.append([])  # of Cholesky, for a little less than B
+        for row, entry in zip(factor, rows[-1], strict=True):
+            own = row is factor[-1]
+            if abs(entry) >> 124:  # the diagonal is less
+                return False
+            rest = entry / 2**120 - sum(map(mul, row, factor[-1])) - own * len(names) * TINY
+            if own and not rest > 0:
+                return False
+            factor[-1].append(math.sqrt(rest) if own else rest / row[-1])
+    return dominant(rows, [[int(r * 2.0**60) for r in row] for row in factor])
+
+
+def dominant(rows: list[list[int]], factor: list[list[int]]) -> bool:
+    """Are the diagonals of B - R R^T at least n plus the rest of their row? Then B plus 0 to 1 each is positive."""
+    missing = [len(rows)] * len(rows)
+    for i, row in enumerate(rows):
+        for j, entry in enumerate(row):
+            rest = entry - sum(map(mul, factor[i], factor[j]))
+            missing[i] += abs(rest) if j < i else -rest
+            missing[j] += abs(rest) if j < i else 0
+    return max(missing, default=0) <= 0
 
 
 def read_method(rounds: Any, final: Any, kinds: int) -> tuple[list[list[Fraction]], list[list[Fraction]], str]:
@@ -174,7 +212,7 @@ def check(certificate: Any) -> Fraction:
     error = slope if metric == "gradient" else rows["x", 0, end]
     add(forms[0], error, error, -sum((k[1] * k[2] for k in kinds), 0 * ONE) / 2 if metric == "value" else -ONE)
     need(not any(value for (_, point), value in values.items() if point != STAR), "the values do not cancel")
-    need(all(map(semidefinite, forms)), "the slack is not positive semidefinite")
+    need(all(positive(each) or semidefinite(each) for each in forms), "the slack is not positive semidefinite")
     need(tau * r0**2 + (sum(rho) * rstar**2 if tilted else 0) <= bound, "the multipliers do not prove the bound stated")
     return bound
 
