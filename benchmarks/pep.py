@@ -1,6 +1,8 @@
 """Worst cases beside PEPit, and over networks beside CVXPY, all on Clarabel, in one run on one core.
 
-    python benchmarks/pep.py [--out FOLDER] [--figure-1] [--quick]
+    python benchmarks/pep.py [--out FOLDER] [--part devices pepit growth networks figure_1] [--quick]
+
+Parts that are not asked for keep the numbers of the record in FOLDER.
 
 Prints end-to-end times (building the problem, solving, replaying the instance, checking the proof), their ratios, and
 how time grows with K; draws the growth. Setting: mu = 0.1, L = (1/3, 3), own steps in the first half of the rounds.
@@ -91,7 +93,7 @@ def against_pepit() -> list[dict]:
     return rows
 
 
-def growth(rounds: tuple[int, ...]) -> list[dict]:
+def growth(rounds: tuple[int, ...] = (5, 10, 20, 40, 70, 100, LONG)) -> list[dict]:
     rows = []
     for name, radii in (("r0=1, rstar=0.05", NEAR), ("r0=10, rstar=1", FAR)):
         for k in rounds:
@@ -131,6 +133,15 @@ def over_networks() -> list[dict]:
     return against_cvxpy(10)
 
 
+PARTS = {
+    "devices": many_devices,
+    "pepit": against_pepit,
+    "growth": growth,
+    "networks": over_networks,
+    "figure_1": figure_one,
+}
+
+
 def draw(result: dict, folder: Path) -> None:
     drawn, axes = plots.new_figure(1)
     ax = axes[0, 0]
@@ -155,18 +166,18 @@ def draw(result: dict, folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
-    parser.add_argument("--figure-1", action="store_true", help="also time every point of Fig. 1")
-    parser.add_argument("--quick", action="store_true", help="stop at K = 40, and leave networks out")
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS)[:-1], help="all but Fig. 1 by default")
+    parser.add_argument("--quick", action="store_true", help="growth stops at K = 40")
     chosen = parser.parse_args()
     ours(3, *FAR), by_pepit(2, *FAR)  # imports and caches
-    result: dict = {"devices": many_devices(), "pepit": against_pepit()}
-    result["growth"] = growth((5, 10, 20, 40) if chosen.quick else (5, 10, 20, 40, 70, 100, LONG))
-    if not chosen.quick:
-        result["networks"] = over_networks()
-    if chosen.figure_1:
-        result["figure_1"] = figure_one()
+    record = chosen.out / "pep.json"
+    result: dict = json.loads(record.read_text()) if record.exists() else {}
+    for name in chosen.part:
+        result[name] = growth((5, 10, 20, 40)) if name == "growth" and chosen.quick else PARTS[name]()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    (chosen.out / "pep.json").write_text(json.dumps(result, indent=1))
+    record.write_text(json.dumps(result, indent=1) + "\n")
+    if not {"growth", "pepit"} <= result.keys():
+        return
     draw(result, chosen.out)
     print(
         "Why: with the core conditions the dual matrix is banded with a narrow border, so its chordal decomposition "

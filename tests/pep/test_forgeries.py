@@ -138,8 +138,11 @@ def negative_radii() -> tuple[dict, Devices]:
     factor = Fraction(1, 1000)
     m = copy.deepcopy(honest["multipliers"])
     m["own"] = [str(Fraction(r) + factor * x) for r, x in zip(m["own"], (a, b), strict=True)]
+    terms = {tuple(names): Fraction(text) for *names, text in m["conditions"]}
     for c in (0, 1):
-        m["conditions"] += [[c, "own", "*", str(factor * t[c])], [c, "*", "own", str(factor * t[c])]]
+        for pair in ((c, "own", "*"), (c, "*", "own")):
+            terms[pair] = terms.get(pair, Fraction(0)) + factor * t[c]
+    m["conditions"] = [[*names, str(term)] for names, term in terms.items()]
     bound = Fraction(m["start"]) + sum(map(Fraction, m["own"]))
     return honest | {"multipliers": m, "bound": str(bound)}, devices
 
@@ -207,6 +210,12 @@ FORGED: dict[str, Any] = {
     "twins of the kind that may not differ": apart(2, 1),
     "twins of both kinds": apart(2, 3),
     "negative multipliers of the radii": negative_radii()[0],
+    "a condition that stands twice": made(ONE, "value", "1/2", "1/2", [[0, "*", 0, "1/2"], [0, "*", 0, "1/2"]]),
+    "sums of nothing but long denominators": made(ONE, "distance", "1", "1", [], rounds=[
+        {"ask": ["1"], "steps": [f"1/{10**900 + k}"]} for k in range(1, 9)]),
+    "a slack of long numbers": made(
+        [(1, "1", "0", f"{10**480 + 7}/{10**480 + 3}")], "value", *[f"{10**480 + 7}/{2 * 10**480 + 6}"] * 2,
+        [[0, "*", 0, "1"]]),
 }  # fmt: skip
 
 
@@ -230,6 +239,7 @@ def verdicts(module: ModuleType, folder: Path) -> dict[str, str]:
     """For every forgery: refused, passed, or crashed."""
     out = {}
     files, module.MOST_BYTES = write_forgeries(folder), len(json.dumps(HONEST["half"])) + 100
+    module.__dict__["MOST_WORK"] = 20_000
     cases = {name: lambda data=data: module.check(data) for name, data in FORGED.items()}
     cases |= {name: lambda path=path: module.check(module.read(str(path))) for name, path in files.items()}
     for name, attempt in cases.items():
@@ -246,6 +256,7 @@ def verdicts(module: ModuleType, folder: Path) -> dict[str, str]:
 def test_a_file_may_be_as_long_as_is_said_and_no_longer(tmp_path: Path) -> None:
     module, text = compiled(ast.parse(SOURCE)), json.dumps(HONEST["half"])
     assert (module.MOST_BYTES, module.MOST_DIGITS, module.MOST_UNKNOWNS) == (50_000_000, 1_000, 300)
+    assert (module.MOST_BITS, module.MOST_WORK) == (20_000, 5 * 10**11)
     module.MOST_BYTES = len(text) + 5
     (tmp_path / "c.json").write_text(text + " " * 5)
     assert module.check(module.read(str(tmp_path / "c.json"))) == Fraction(1, 2)

@@ -23,6 +23,7 @@ from typing import Any
 
 FORMAT = "ownstep certificate 2"
 MOST_BYTES, MOST_DIGITS, MOST_UNKNOWNS = 50_000_000, 1_000, 300  # beyond these a check would take too long; refused
+MOST_BITS, MOST_WORK = 20_000, 5 * 10**11  # of all denominators together; of an elimination, some minutes
 TINY = 2.0**-44  # what floats may get wrong in one step of a factorisation, with room to spare
 ONE, STAR, OWN = Fraction(1), "*", "own"  # the points x* and z_i; the others are the numbers of the rounds
 METRICS = {"value": "f(x_K) - f(x*)", "distance": "||x_K - x*||^2", "gradient": "||grad f(x_K)||^2"}
@@ -47,6 +48,16 @@ def exact(text: Any) -> Fraction:
     need(type(text) is str and len(text) <= MOST_DIGITS, "a number must be a text of a reasonable length")
     need(re.fullmatch(r"-?[0-9]+(/0*[1-9][0-9]*)?", text) is not None, f"{text!r} is no exact number")
     return Fraction(text)
+
+
+def together(data: Any, found: int = 1) -> int:
+    """The common denominator of all numbers; where it is long, sums of a few of them take hours."""
+    if type(data) is str and re.fullmatch(r"-?[0-9]+/[0-9]+", data):
+        found = math.lcm(found, exact(data).denominator)
+        need(found.bit_length() <= MOST_BITS, "the numbers have too many different denominators to be checked")
+    for part in data.values() if type(data) is dict else data if type(data) is list else ():
+        found = together(part, found)
+    return found
 
 
 def total(*terms: tuple[Any, Vector]) -> Vector:
@@ -76,6 +87,8 @@ def semidefinite(form: Vector) -> bool:
     """Is a form positive semidefinite? Elimination without fractions (Bareiss); pivots are leading minors."""
     names, last, common = sorted({i for i, _ in form}), 1, math.lcm(*(value.denominator for value in form.values()))
     rows = [[int(form.get((i, j), 0) * common) for j in names] for i in names]
+    bits = max((abs(value).bit_length() for row in rows for value in row), default=0)
+    need(len(rows) ** 4 * bits <= MOST_WORK, "the slack takes too long to be decided")
     while rows:
         (pivot, *top), rows = rows[0], rows[1:]
         if pivot < 0 or (pivot == 0 and any(top)):
@@ -186,6 +199,7 @@ def check(certificate: Any) -> Fraction:
         s, "devices", "method", "rounds", "final", "r0", "rstar", "metric"
     )
     start, own, conditions = fields(m, "start", "own", "conditions")
+    together([s, bound, m])
     bound, r0, rstar = exact(bound), exact(r0), math.inf if rstar == "inf" else exact(rstar)
     tau, rho, end, form = exact(start), [exact(t) for t in own], len(rounds), Vector()
     need(r0 > 0 and rstar >= 0 and metric in METRICS, "the radii, or the metric")
@@ -203,6 +217,7 @@ def check(certificate: Any) -> Fraction:
         values[c, q], values[c, p] = values.get((c, q), 0) + t, values.get((c, p), 0) - t
         add(form, {("v", c, q): ONE}, {("x", c, p): ONE, ("x", c, q): -ONE}, t)
         add(form, turn, turn, t / (2 * span))
+    need(len({(c, p, q) for c, p, q, _ in conditions}) == len(conditions), "a condition stands twice")
     for c, t in enumerate(rho):
         add(form, {("x", c, OWN): ONE}, {("x", c, OWN): ONE}, t)
     forms = [expanded(form, rows)]  # then differences: their points are shared, so x = 0, but at their own minimisers
