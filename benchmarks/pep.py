@@ -4,7 +4,7 @@
 
 Parts that are not asked for keep the numbers of the record in FOLDER.
 
-Prints end-to-end times (building the problem, solving, replaying the instance, checking the proof), their ratios, and
+Prints end-to-end processor times (building the problem, solving, replaying the instance, checking the proof), their ratios, and
 how time grows with K; draws the growth. Setting: mu = 0.1, L = (1/3, 3), own steps in the first half of the rounds.
 
 Goals: 20 and 60 times PEPit's speed at K = 10 and 20, K = 200 in under 20 s, N = 1,000 in two kinds at most 2 times
@@ -42,12 +42,12 @@ LONG, LONG_SECONDS, MANY_TIMES, FIGURE_SECONDS = 200, 20.0, 2.0, 60.0
 
 
 def timed(call, repeat: int = 1):
-    """The fastest of a few calls, and its result."""
+    """Processor time of the fastest of a few calls, all on one thread, and its result."""
     best, result = np.inf, None
     for _ in range(repeat):
-        began = time.perf_counter()
+        began = time.process_time()
         result = call()
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
     return best, result
 
 

@@ -210,7 +210,8 @@ FORGED: dict[str, Any] = {
     "twins of the kind that may not differ": apart(2, 1),
     "twins of both kinds": apart(2, 3),
     "negative multipliers of the radii": negative_radii()[0],
-    "a condition that stands twice": made(ONE, "value", "1/2", "1/2", [[0, "*", 0, "1/2"], [0, "*", 0, "1/2"]]),
+    "a condition that stands ten times": made(ONE, "value", "1/2", "1/2", [[0, "*", 0, "1/10"]] * 10),
+    "a method without a name": changed(HONEST["half"], "statement", "method", "name", to=None),
     "sums of nothing but long denominators": made(ONE, "distance", "1", "1", [], rounds=[
         {"ask": ["1"], "steps": [f"1/{10**900 + k}"]} for k in range(1, 9)]),
     "a slack of long numbers": made(

@@ -204,11 +204,13 @@ def check(certificate: Any) -> Fraction:
     tau, rho, end, form = exact(start), [exact(t) for t in own], len(rounds), Vector()
     need(r0 > 0 and rstar >= 0 and metric in METRICS, "the radii, or the metric")
     points, steps, digest = read_method(rounds, final, len(devices))
-    need(fields(method, "name", "digest")[1] == digest, "the digest is not that of the steps")
+    name, stated = fields(method, "name", "digest")
+    need(type(name) is str and stated == digest, "the digest is not that of the steps, or the name is no text")
     kinds, tilted = read_kinds(devices, steps, rstar)
     need(min([tau, *rho]) >= 0 and len(rho) == tilted * len(kinds), "the multipliers of the radii")
     rows, apart, slope = run(points, kinds, tilted)
     values: Vector = {(c, end): -k[1] for c, k in enumerate(kinds) if metric == "value" and k[3] > k[2]}
+    need(len(conditions) <= len(kinds) * (end + 3) ** 2, "there are more conditions than pairs of points")
     for c, p, q, text in conditions:  # the form is in symbols: ("x", c, p) and ("v", c, p) is kind c at point p
         need(type(c) is int and {type(p), type(q)} <= {int, str}, f"the condition {c}, {p}, {q} names no points")
         need(("v", c, p) in rows and ("v", c, q) in rows and p != q, f"the condition {c}, {p}, {q} names no points")
@@ -217,7 +219,6 @@ def check(certificate: Any) -> Fraction:
         values[c, q], values[c, p] = values.get((c, q), 0) + t, values.get((c, p), 0) - t
         add(form, {("v", c, q): ONE}, {("x", c, p): ONE, ("x", c, q): -ONE}, t)
         add(form, turn, turn, t / (2 * span))
-    need(len({(c, p, q) for c, p, q, _ in conditions}) == len(conditions), "a condition stands twice")
     for c, t in enumerate(rho):
         add(form, {("x", c, OWN): ONE}, {("x", c, OWN): ONE}, t)
     forms = [expanded(form, rows)]  # then differences: their points are shared, so x = 0, but at their own minimisers
