@@ -4,8 +4,9 @@
 
 Parts that are not asked for keep the numbers of the record in FOLDER.
 
-Prints end-to-end processor times (building the problem, solving, replaying the instance, checking the proof), their ratios, and
-how time grows with K; draws the growth. Setting: mu = 0.1, L = (1/3, 3), own steps in the first half of the rounds.
+Prints end-to-end processor times (building the problem, solving, replaying the instance, checking the proof), their
+ratios, and how time grows with K; draws the growth. Setting: mu = 0.1, L = (1/3, 3), own steps in the first half of
+the rounds.
 
 Goals: 20 and 60 times PEPit's speed at K = 10 and 20, K = 200 in under 20 s, N = 1,000 in two kinds at most 2 times
 N = 2, Fig. 1 in under 60 s, and over a class of networks 10 times a plain CVXPY program's speed at K = 10. More about
