@@ -398,6 +398,10 @@ def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert "refused: " in call(capsys, "check", target)[2]
     Path(target).write_text("{}")
     assert "must have the fields" in call(capsys, "check", target)[2]
+    for option in ("--rounds=4", "--r0=1", "--rstar=0", "--metric=value", "--mu=0.1", "--step=1"):
+        code, _, err = call(capsys, "check", target, option)
+        assert code == 2, "a setting without its devices is no setting, and not compared in silence"
+        assert "give its devices by --L" in err
     for missing in (tmp_path / "none.json", tmp_path):
         code, _, err = call(capsys, "check", str(missing))
         assert code == 2, "as for every file that a command cannot read"

@@ -298,6 +298,23 @@ def test_a_few_devices_are_kept_apart_however_many_rounds_there_are(number: int)
     assert (few_kinds.on_line(Search(setting), 1.0) is None) == (number < 5)
 
 
+@pytest.mark.parametrize(
+    ("option", "number", "message"),
+    [
+        ("--count", f"{10**14},1", "100,000,000,000,001 devices would need"),
+        ("--rounds", f"{10**9}", "rounds would need"),
+    ],
+)
+def test_memory_is_counted_before_it_is_taken(option: str, number: str, message: str, capsys) -> None:
+    """Both went on until the machine had no memory left."""
+    with pytest.raises(SystemExit) as stopped:
+        main(["pep", "--L", "1,2", option, number])
+    assert stopped.value.code == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert "GB of memory" in said
+
+
 @pytest.mark.parametrize(("text", "message"), [("1,2\nx\n", "line 2"), ("", "no numbers")])
 def test_files_of_numbers_that_cannot_be_read(text: str, message: str, capsys, tmp_path) -> None:
     path = tmp_path / "L.txt"

@@ -49,15 +49,15 @@ def check(
     mu: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, and with the same default.")] = None,
     weights: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
     count: Annotated[str | None, typer.Option(help="As for ownstep pep.")] = None,
-    rounds: Annotated[int, typer.Option(help="As for ownstep pep; a rate is for every number of them.")] = 10,
+    rounds: Annotated[int | None, typer.Option(help="As for ownstep pep; a rate is for every number of them.")] = None,
     switch: Annotated[str | None, typer.Option(help="A number as for ownstep pep, or never or at:0 for rate.")] = None,
     momentum: Annotated[str | None, typer.Option(help="As for ownstep pep, or for rate.")] = None,
     schedule: Annotated[
         Path | None, typer.Option(help="The method is that of this file, which --out of ownstep tune wrote.")
     ] = None,
-    r0: Annotated[float, typer.Option(help="As for ownstep pep.")] = 1.0,
-    rstar: Annotated[float, typer.Option(help="As for ownstep pep.")] = 0.0,
-    metric: Annotated[str, typer.Option(help="As for ownstep pep.")] = "value",
+    r0: Annotated[float | None, typer.Option(help="As for ownstep pep, and with the same default.")] = None,
+    rstar: Annotated[float | None, typer.Option(help="As for ownstep pep, and with the same default.")] = None,
+    metric: Annotated[str | None, typer.Option(help="As for ownstep pep, and with the same default.")] = None,
     method: Annotated[str | None, typer.Option(help="As for ownstep pep or rate: Algorithm 1 without it.")] = None,
     network: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
     step: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
@@ -80,6 +80,7 @@ def check(
 
     given: dict[str, Any] = {"step": step, "order": order, "local_steps": local_steps}
     other = {"count": count, "weights": weights, "mu": mu, "switch": switch, "momentum": momentum} | given
+    other |= {"rounds": rounds, "r0": r0, "rstar": rstar, "metric": metric}
     if L is None and any(one is not None for one in (schedule, method, network, *other.values())):
         raise InvalidInput("to compare the proof with a setting, give its devices by --L")
     data, bound, words = _proved(certificate)
@@ -88,7 +89,8 @@ def check(
         devices = read_devices(L, mu or ("0.1" if data["format"] == RATE else "0"), weights, count)
         given |= {"switch": switch, "momentum": momentum}
         chosen, where = _method(method, network, schedule, given)
-        meant = Meant(devices, chosen, where, rounds, r0, rstar, metric)
+        radii = (1.0 if r0 is None else r0, 0.0 if rstar is None else rstar)
+        meant = Meant(devices, chosen, where, 10 if rounds is None else rounds, *radii, metric or "value")
         apart = _compared(data, meant)
     if as_json:
         told: dict[str, Any] = {"proved": True, "bound": str(bound), "upper": rounded_up(bound), "statement": words}

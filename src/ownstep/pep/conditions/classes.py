@@ -23,9 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.plan import WIDEST, Devices
-from ownstep.support.errors import InvalidInput, unknown_name
+from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
+from ownstep.support.memory import free_memory
 
 Array = NDArray[np.float64]
+
+EACH = 100
+"""Bytes that a device takes, with its constants, steps and what is made of them."""
 
 METRICS = {
     "value": "f(x^K) - f(x*), with f = sum_i w_i f_i",
@@ -78,6 +82,12 @@ def repeated(
     good = np.isfinite(shares) & (shares > 0)
     if not good.all():
         raise InvalidInput(f"weights must be positive and finite, got {shares[~good][0]:g}")
+    needed = EACH * float(sum(counts))
+    if needed > free_memory():
+        raise OwnstepError(
+            f"{sum(counts):,} devices would need about {needed / 1e9:.0f} GB of memory, {free_memory() / 1e9:.0f} GB "
+            "are free: ask about fewer of each kind"
+        )
     times = np.asarray(counts, dtype=int)
     each = np.repeat(shares, times)
     return Devices(each / each.sum(), np.repeat(kinds, times), np.repeat(np.broadcast_to(mus, kinds.shape), times))

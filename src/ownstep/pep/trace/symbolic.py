@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ownstep.methods.base import Answer, Method
 from ownstep.plan import Devices
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.memory import free_memory
 
 Array = NDArray[np.float64]
 
@@ -256,6 +257,12 @@ def trace(method: Method, devices: Devices, rounds: int) -> Trace:
     InvalidInput : for steps that are not finite, for a method that fails within ``rounds`` rounds, and for one whose
         points depend on where the origin is.
     """
+    needed = 8.0 * rounds**2  # a point per round, and all that was told before it
+    if needed > free_memory():
+        raise OwnstepError(
+            f"{rounds:,} rounds would need more than {needed / 1e9:,.0f} GB of memory, {free_memory() / 1e9:.0f} GB "
+            "are free. Ask about fewer rounds, or for a rate, which holds for every number of them"
+        )
     try:
         path = _trace(method, devices, rounds)
     except NotLinear as error:
