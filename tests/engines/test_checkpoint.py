@@ -19,7 +19,7 @@ from ownstep.engines import checkpoint as ckpt
 from ownstep.engines import describe, run, saving
 from ownstep.engines.local.loop import COLUMNS, Loop, _check_lengths
 from ownstep.history import History
-from ownstep.methods import EXTRA, GD, At, Nesterov, OwnStep
+from ownstep.methods import EXTRA, GD, At, Nesterov, OwnCurvature, OwnStep
 from ownstep.support.errors import OwnstepError
 from ownstep.support.files import hold, sweep, write_atomically
 
@@ -276,7 +276,7 @@ def test_what_is_read_is_what_was_written(tmp_path, suffix):
         assert plain == words
         assert {key: v.tolist() for key, v in mine.items()} == {key: v.tolist() for key, v in theirs.items()}
         assert {key: v.tolist() for key, v in arrays.items()} == {key: v.tolist() for key, v in columns.items()}
-    with pytest.raises(ckpt.Unreadable, match=r"'shown' is not a readable checkpoint of this method: .*it has no"):
+    with pytest.raises(OwnstepError, match="'shown' was written by ownstep .*, where this method's state had no"):
         ckpt.load(path, EXTRA().start(np.zeros(problem.dim), describe(problem).devices), Path("shown"))
     ckpt.save(path, fresh, {"k": 3}, columns)
     with pytest.raises(ckpt.Unreadable, match=r"run\.\w+' is not a readable checkpoint: "):
@@ -412,6 +412,22 @@ def test_files_of_later_versions_are_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr("ownstep.history.FORMAT", 2)
     with pytest.raises(OwnstepError, match="written by ownstep 7.1 in format 9"):
         History.load(tmp_path / "h")
+
+
+def test_a_state_with_the_fields_of_another_version_is_refused_by_its_name(tmp_path):
+    """Own curvature kept other numbers of a sketch before: such a file is whole, and neither used nor replaced."""
+    path, problem = tmp_path / "run.npz", make_logistic()
+    run(OwnCurvature(rank=2), problem, 3, checkpoint=path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    header = json.loads(bytes(arrays["header"]))
+    header["written_by"], header["state"]["bank.lift"] = "ownstep 0.0.9", header["state"].pop("bank.values")
+    np.savez(path, **arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)})
+    kept = path.read_bytes()
+    refused = r"run.npz' was written by ownstep 0.0.9, where this method's state had no bank.values; .* name another file"
+    with pytest.raises(OwnstepError, match=refused):
+        run(OwnCurvature(rank=2), problem, 5, checkpoint=path)
+    assert path.read_bytes() == kept
 
 
 def test_a_history_has_one_name(tmp_path):

@@ -609,6 +609,33 @@ def test_a_known_site_that_is_silent_at_a_new_start_is_absent_and_nothing_waits_
     assert not history.took_part[3:, 1].any()
 
 
+@pytest.mark.parametrize("secure", [None, SecurePlus(clip=4.0, threshold=0.5)], ids=["plain", "secure"])
+@pytest.mark.parametrize("again", [False, True], ids=["fell silent", "silent at a new start"])
+def test_a_site_that_was_silent_is_compared_when_it_speaks_again(small_logistic, tmp_path, secure, again):
+    """It comes back with other data, which is named and counts for nothing, then with its own, which counts."""
+    terms, grid = replace(BRIEF, secure=secure), DirectGrid(apps_of(small_logistic))
+    own, other = apps_of(small_logistic)[1], apps_of(make_logistic(seed=1))[1]
+    if again:
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 1, terms, folder=tmp_path)
+    script = [own, None, other, other, own, own]
+
+    class Script:
+        def round(self, name, k, *_):
+            """Before round k + 1: the site's node is set up anew, so it remembers nothing."""
+            grid.contexts[102] = Context(1, 102, {}, RecordDict(), {})
+            grid.apps[102] = script[k + 1] if k + 1 < len(script) else own
+            grid.silent = lambda node, sent: grid.apps[node] is None
+
+    log = Script()
+    log.round("", 0 if again else -1)
+    history = fed.run(GD(0.1), grid, 5, terms, folder=tmp_path, log=log)
+    assert history.took_part[:, 1].tolist() == [True, False, False, False, True]
+    silent, different = history.settings["absences"]
+    assert [(a["site"], a["first"], a["last"]) for a in (silent, different)] == [("D2", 1, 1), ("D2", 2, 3)]
+    assert silent["why"] == "no reply within 0.2 s"
+    assert different["why"].startswith("site 'D2' is not what it was when this federation began (its ")
+
+
 # --- bad sites --------------------------------------------------------------------------------------------------------
 
 
@@ -911,18 +938,24 @@ def test_the_coordinator_receives_nothing_but_masked_vectors(small_logistic):
     assert sum("masked_params" in stage for stage in stages) == 3 * 2
 
 
-def test_a_secure_round_survives_a_site_that_falls_silent(small_logistic):
-    # who are you: 1 message; then 4 a round: D3 leaves in round 2 before it sends its masked vector
-    grid = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 103 and sent >= 1 + 4 * 2 + 2)
+@pytest.mark.parametrize("stage", [0, 1, 2], ids=["before its keys", "before its shares", "before its vector"])
+def test_a_secure_round_survives_a_site_that_falls_silent(small_logistic, stage):
+    """And so do the rounds after it, in which the site is away from their beginning."""
+    # who are you: 1 message; then 4 a round: D3 leaves in round 1
+    grid = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 103 and sent >= 1 + 4 + stage)
     secure = SecurePlus(clip=4.0, bits=28)
-    ours = fed.run(OwnStep(At(9)), grid, 2, fed.Terms(3, deadline=0.3, secure=secure))
-    assert ours.took_part.tolist() == [[True] * 3] * 2
+    ours = fed.run(OwnStep(At(9)), grid, 3, fed.Terms(3, deadline=0.3, secure=secure))
+    assert ours.took_part.tolist() == [[True] * 3] + [[True, True, False]] * 2
     (absence,) = ours.settings["absences"]
-    assert (absence["site"], absence["first"]) == ("D3", 2)
+    assert (absence["site"], absence["first"], absence["last"]) == ("D3", 1, 3)
     assert absence["why"] == "no reply within 0.3 s"
-    here = small_logistic.weights[:2] / small_logistic.weights[:2].sum()
-    losses, _ = small_logistic.mix(ours.x, small_logistic.weights)
-    assert ours.value[-1] == pytest.approx(here @ losses[:2], abs=1e-5)
+    w, L = small_logistic.weights, describe(small_logistic).devices.L
+    x = -small_logistic.mix(small_logistic.x0(), w / L)[1]
+    here = np.array([1, 1, 0]) * w / w[:2].sum()
+    for _ in range(2):
+        x = x - small_logistic.mix(x, here / L)[1]
+    np.testing.assert_allclose(ours.x, x, atol=1e-6)
+    assert ours.value[-1] == pytest.approx(here @ small_logistic.mix(x, w)[0], abs=1e-5)
 
 
 def test_what_secure_aggregation_cannot_do_is_said(small_logistic):

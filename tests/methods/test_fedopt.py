@@ -245,6 +245,8 @@ def test_bytes_do_not_grow_with_local_steps(small_logistic):
         (lambda: FedAvg(server_step=-1.0), "server_step must be positive and finite, got -1.0"),
         (lambda: FedAvg(local_steps=0), "local_steps must be a whole number of at least 1, got 0"),
         (lambda: FedAvgM(momentum=1.0), r"momentum must be in \[0, 1\), got 1.0"),
+        (lambda: HeavyBall(momentum=1.0), r"momentum must be in \[0, 1\), got 1.0"),
+        (lambda: HeavyBall(momentum=-0.1), r"momentum must be in \[0, 1\), got -0.1"),
         (lambda: FedAdam(beta_2=1.2), r"beta_2 must be in \[0, 1\), got 1.2"),
         (lambda: FedYogi(tau=0.0), "tau must be positive and finite, got 0.0"),
         (lambda: FedAdam(v0=-1.0), "v0 must be a finite number >= 0, got -1.0"),

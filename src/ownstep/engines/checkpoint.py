@@ -36,6 +36,10 @@ class Unreadable(OwnstepError):
     """A file that is damaged, or no checkpoint of this method."""
 
 
+class OtherState(ValueError):
+    """A state of a version in which the method had other fields; its text is the first that is missing."""
+
+
 def save(path: Path, state: Any, about: dict[str, Any], columns: Columns) -> None:
     """Write a checkpoint and keep the one before it; ``about`` is plain data, ``columns`` are arrays."""
     arrays, plain = flatten(state)
@@ -86,8 +90,19 @@ def load(path: Path, template: Any, shown: Path | None = None) -> tuple[Any, dic
         header, arrays, columns = _read(path)
         state = restore(template, arrays, header["state"])
         return state, header["about"], columns
+    except OtherState as other:  # the file is whole: its check sums were right
+        raise OwnstepError(
+            f"the checkpoint {str(shown or path)!r} was written by {_writer(header)}, where this method's state had no "
+            f"{other}; it was left alone: go on with the version that wrote it, or name another file"
+        ) from other
     except Exception as error:  # a damaged file can make zip, npy, json and whatever reads them fail in any way
         raise _unreadable(shown or path, error, "checkpoint of this method") from error
+
+
+def _writer(header: dict[str, Any]) -> str:
+    """Which version wrote a file, where it is not this one as it is."""
+    who = str(header.get("written_by", "ownstep 0.1"))
+    return f"an earlier {who}" if who == stamp(FORMAT)["written_by"] else who
 
 
 def about(path: Path, shown: Path | None = None) -> dict[str, Any]:
@@ -183,5 +198,5 @@ def restore(template: Any, arrays: Columns, plain: dict[str, Any], prefix: str =
             value = plain[key]
             changes[f.name] = tuple(value) if isinstance(value, list) else value
         else:
-            raise ValueError(f"it has no {key}")
+            raise OtherState(key)
     return dataclasses.replace(template, **changes)

@@ -246,6 +246,7 @@ class _Loop(Loop):
             self.state, self.answering.last = state, last
         if saver.path is not None:
             self.ranks.save_at = saver.next
+        self.ranks.save_agreed = False  # the sums above carried the wish for this very checkpoint once more
 
     def culprits(self) -> str:
         """Whose share of the sum is not finite: every rank looks at what it sent."""

@@ -167,7 +167,8 @@ def _race(
 ) -> dict[str, History]:  # fmt: skip
     listed = None if place is None else place / "sites.json"
     known = Roster.load(listed) if listed is not None and listed.exists() else None
-    roster = gather(grid, terms.sites, terms.joining, known, task, terms.deadline)
+    met = gather(grid, terms.sites, terms.joining, known, task, terms.deadline)
+    roster = met.roster
     if listed is not None:
         roster.save(listed)
     start = roster.x0() if x0 is None else np.asarray(x0, roster.dtype)
@@ -182,7 +183,7 @@ def _race(
             go_on(file, loop.resume)
             if loop.k > rounds:
                 raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(file)!r} already has {loop.k}")
-    asking = Asking(Nodes(grid, terms.deadline), roster, terms)
+    asking = Asking(Nodes(grid, terms.deadline, met), roster, terms)
     active = list(loops)
     with Bar(f"{len(roster.names)} sites", rounds, progress) as bar:
         while active:

@@ -20,7 +20,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from ownstep.engines.federation.wire import JOIN, Refused, size
+from ownstep.engines.federation.wire import JOIN, Refused, Waiting, size
 from ownstep.plan import Devices
 from ownstep.smoothness.base import STRENGTH
 from ownstep.support.errors import OwnstepError, plain_text
@@ -115,10 +115,11 @@ class Nodes:
     ----------
     grid : Flower's Grid.
     deadline : seconds a round may take.
+    returning : sites that have to say who they are before what they send counts.
     """
 
-    def __init__(self, grid: Grid, deadline: float) -> None:
-        self.grid, self.deadline = grid, deadline
+    def __init__(self, grid: Grid, deadline: float, returning: Returning | None = None) -> None:
+        self.grid, self.deadline, self.returning = grid, deadline, returning
         self.suspects: set[int] = set()
         self.late: dict[str, tuple[int, float]] = {}
 
@@ -159,7 +160,7 @@ class Nodes:
                 if isinstance(reply, Message) and reply.has_error() and reply.error.code in UNREACHED:
                     expired = reply.error.code in EXPIRED  # by then the deadline has passed, as its life is that long
                     reply = self.no_reply() if expired else Refused(f"not reached: {reply.error.reason}")
-                    self.suspects.add(node)
+                    self._suspect(node)
                 else:
                     self.suspects.discard(node)
                 if open_.pop(identity, None) is not None:
@@ -172,8 +173,26 @@ class Nodes:
             pause = FIRST_PAUSE if news else min(2 * pause, LONGEST_PAUSE)
             time.sleep(min(pause, left))
         self.late |= open_
-        self.suspects |= {node for node, _ in open_.values()}
+        self._suspect(*(node for node, _ in open_.values()))
+        if self.returning is not None and kind != JOIN:
+            self._compare(replies, self.returning)
         return replies
+
+    def _compare(self, replies: dict[int, Message | Refused], returning: Returning) -> None:
+        """Ask those who are back who they are; a reply of one that is not what it was becomes a refusal."""
+        back = [node for node, reply in replies.items() if node in returning.nodes and isinstance(reply, Message)]
+        told = self.ask(dict.fromkeys(back, returning.question), JOIN, "join") if back else {}
+        for node in back:
+            try:
+                returning.compare(node, told.get(node, self.no_reply()))
+            except OwnstepError as error:
+                replies[node] = Refused(str(error))
+
+    def _suspect(self, *nodes: int) -> None:
+        """Wait for these no longer; what they hold when they are back is to be compared."""
+        self.suspects.update(nodes)
+        if self.returning is not None:
+            self.returning.nodes.update(nodes)
 
     def no_reply(self) -> Refused:
         """Why somebody is missing who did not answer in time."""
@@ -182,7 +201,7 @@ class Nodes:
     def _pull(self, identities: list[str], budget: int) -> dict[str, Message | Refused]:
         """What has come in, after one look for all; each is taken in on its own, so that none takes others with it."""
         try:
-            waiting = _Waiting(self.grid, identities)
+            waiting = Waiting(self.grid, identities)
         except (AttributeError, TypeError):  # another kind of Grid: one look for each
             waiting = None
         out: dict[str, Message | Refused] = {}
@@ -198,48 +217,6 @@ class Nodes:
         return out
 
 
-class _Waiting:
-    """The replies that one look at the SuperLink found, to be taken in one by one by Flower's own code.
-
-    Flower's Grid looks for replies and takes all it finds in with one call. Here the look is made once, and the call
-    then once for each reply, with a client that answers what was found. Another kind of Grid raises AttributeError.
-    """
-
-    def __init__(self, grid: Any, identities: list[str]) -> None:
-        self.grid, self.client = grid, grid._runtime_client  # connects, if it has not yet
-        if grid._client is not self.client:
-            raise AttributeError("the client is kept elsewhere")
-        from flwr.proto.runtime_pb2 import PullAppMessagesRequest
-
-        self.answer = self.client.PullMessages(PullAppMessagesRequest(message_ids=identities))
-        rows = zip(self.answer.messages_list, self.answer.message_object_trees, strict=True)
-        self.there = {proto.metadata.reply_to_message_id: (proto, tree) for proto, tree in rows}
-
-    def pull_messages(self, identities: list[str]) -> Any:
-        """One reply."""
-        proto, tree = self.there[identities[0]]
-        one = type(self.answer)(messages_list=[proto], message_object_trees=[tree])
-        self.grid._client = _Found(self.client, one)
-        try:
-            return self.grid.pull_messages(identities)
-        finally:
-            self.grid._client = self.client
-
-
-class _Found:
-    """Flower's client, but for the one answer that is known already."""
-
-    def __init__(self, client: Any, answer: Any) -> None:
-        self._client, self._answer = client, answer
-
-    def PullMessages(self, request: Any) -> Any:
-        """What was found."""
-        return self._answer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-
 def gather(
     grid: Grid,
     sites: int,
@@ -247,7 +224,7 @@ def gather(
     known: Roster | None = None,
     task: Mapping[str, Any] | None = None,
     patience: float | None = None,
-) -> Roster:
+) -> Returning:
     """Wait until the expected number of sites has joined, and ask each once who it is.
 
     Parameters
@@ -256,6 +233,10 @@ def gather(
         had then.
     task : for sites that become one when they are told what for.
     patience : seconds to wait for known sites, which may be away; as long as for new ones by default.
+
+    Returns
+    -------
+    The roster, with those of the known sites that did not answer: they are compared when they do.
     """
     ends = time.monotonic() + deadline
     answers: dict[int, dict[str, Any]] = {}
@@ -264,8 +245,9 @@ def gather(
     question = RecordDict({"join": ConfigRecord({"wants": "name, samples, smoothness"})})
     if task is not None:
         question["task"] = ConfigRecord(dict(task))
+    silent: set[int] = set()
     if known is not None:
-        _still_themselves(known, Nodes(grid, deadline if patience is None else patience), question)
+        silent = _silent(known, question, Nodes(grid, deadline if patience is None else patience))
     while True:
         online = set(grid.get_node_ids())
         fresh = sorted(online - settled)
@@ -276,27 +258,47 @@ def gather(
                 answers[node] = _description(node, reply)
             settled |= set(fresh)
         if known is not None:
-            return _renamed(known, answers, online)
+            return Returning(_renamed(known, answers, online), question, silent)
         if len(answers) >= sites:
-            return _roster(answers, sites)
+            return Returning(_roster(answers, sites), question, silent)
         if time.monotonic() > ends:
             here = ", ".join(sorted(repr(a["name"]) for a in answers.values())) or "none"
             raise OwnstepError(f"{len(answers)} of {sites} sites joined within {deadline:g} s: {here}")
         time.sleep(min(1.0, deadline / 20))
 
 
-def _still_themselves(known: Roster, nodes: Nodes, question: RecordDict) -> None:
-    """Those of an earlier start whose node is the same; who does not answer now counts as absent, round by round."""
-    online = set(nodes.grid.get_node_ids())
-    back = [node for node in known.nodes if node in online]
+@dataclass(frozen=True)
+class Returning:
+    """The sites, and those of them that were silent: their data may have changed before they speak again.
+
+    Parameters
+    ----------
+    roster : the sites as they were when the federation began.
+    question : what asks a site who it is.
+    nodes : of those that are to be compared with the roster as soon as they answer something.
+    """
+
+    roster: Roster
+    question: RecordDict
+    nodes: set[int]
+
+    def compare(self, node: int, reply: Message | Refused) -> None:
+        """Take a site back if it is what it was; an error says what differs."""
+        about, name = _description(node, reply), self.roster.names[self.roster.nodes.index(node)]
+        if about["name"] != name:
+            raise OwnstepError(f"node {node} was {name!r}, and is {about['name']!r}")
+        _same_site(self.roster, about)
+        self.nodes.discard(node)
+
+
+def _silent(known: Roster, question: RecordDict, nodes: Nodes) -> set[int]:
+    """The nodes of an earlier start that do not answer now; one that does has to be what it was."""
+    returning = Returning(known, question, set(known.nodes))
+    back = sorted(returning.nodes & set(nodes.grid.get_node_ids()))
     for node, reply in nodes.ask(dict.fromkeys(back, question), JOIN, "join").items() if back else ():
         if isinstance(reply, Message) and not reply.has_error():
-            about = _description(node, reply)
-            if about["name"] != known.names[known.nodes.index(node)]:
-                raise OwnstepError(
-                    f"node {node} was {known.names[known.nodes.index(node)]!r}, and is {about['name']!r}"
-                )
-            _same_site(known, about)
+            returning.compare(node, reply)
+    return returning.nodes
 
 
 def _description(node: int, reply: Message | Refused) -> dict[str, Any]:

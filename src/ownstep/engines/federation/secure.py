@@ -4,8 +4,8 @@ Methods with a server only need sum_i c_i grad f_i(x) and f(x), so each site sen
 
     (c_i grad f_i(x), w_i f_i(x), w_i f_i(x_k), c_i ||d_i||^2 of local work where asked for),
 
-masked by :func:`secaggplus_mod`, and :class:`SecAggPlusWorkflow` unmasks the sum. Both are Flower's, unchanged. They
-belong to its older API (fit instructions, strategies): this module is the bridge. A round takes four exchanges of
+masked by :func:`secaggplus_mod`, and :class:`SecAggPlusWorkflow` unmasks the sum. Both are Flower's; sites run theirs
+unchanged. They belong to its older API (fit instructions, strategies): this module is the bridge. A round takes four exchanges of
 messages in place of one. Entries are rounded at random to multiples of 2 clip / 2^bits, without bias, so a sum over n
 sites is off by less than n times that.
 """
@@ -63,7 +63,6 @@ class SecurePlus:
         """Run one round and return the sum over the sites that stayed to its end."""
         from flwr.common import ndarrays_to_parameters
         from flwr.server.compat.legacy_context import LegacyContext
-        from flwr.server.workflow import SecAggPlusWorkflow
         from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
 
         from ownstep.engines.federation.asking import Gathered
@@ -78,7 +77,7 @@ class SecurePlus:
         context = LegacyContext(Context(0, 0, {}, RecordDict(), {}), strategy=strategy, client_manager=strategy)
         context.state[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: k})
         context.state[MAIN_PARAMS_RECORD] = _parameters(ask.x)
-        workflow = SecAggPlusWorkflow(
+        workflow = _workflow()(
             1.0, self.threshold, max_weight=1.0, clipping_range=float(self.clip), quantization_range=2**self.bits,
             timeout=nodes.deadline,
         )  # fmt: skip
@@ -99,6 +98,24 @@ class SecurePlus:
             present, vector, float(loss) / share, float(loss_at) / share, None, np.zeros(n), why, up, down,
             float(sum(squares)), extra if more else None, float(loss_base) / share,
         )  # fmt: skip
+
+
+def _workflow() -> Any:
+    """Flower's workflow, which also survives sites that are away before the masks are agreed on.
+
+    It asks for the key shares of everybody it began with. Who never sent any has put no mask on anything, so those who
+    have sent theirs are all that the unmasking needs (flwr 1.41 ends such a round without a sum).
+    """
+    from flwr.server.workflow import SecAggPlusWorkflow
+
+    class Workflow(SecAggPlusWorkflow):
+        def share_keys_stage(self, grid: Any, context: Any, state: Any) -> bool:
+            going = super().share_keys_stage(grid, context, state)
+            state.sampled_node_ids = stayed = set(state.active_node_ids)
+            state.nid_to_neighbours = {node: state.nid_to_neighbours[node] & stayed for node in stayed}
+            return bool(going)
+
+    return Workflow
 
 
 class _Strategy:

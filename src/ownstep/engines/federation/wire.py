@@ -271,3 +271,45 @@ def _losses(numbers: MetricRecord, name: str, count: int) -> list[float]:
 def _mix(ask: Ask) -> NDArray[np.float64]:
     assert ask.mix is not None  # the coordinator refuses methods without a server before the first round
     return ask.mix
+
+
+class Waiting:
+    """The replies that one look at the SuperLink found, to be taken in one by one by Flower's own code.
+
+    Flower's Grid looks for replies and takes all it finds in with one call. Here the look is made once, and the call
+    then once for each reply, with a client that answers what was found. Another kind of Grid raises AttributeError.
+    """
+
+    def __init__(self, grid: Any, identities: list[str]) -> None:
+        self.grid, self.client = grid, grid._runtime_client  # connects, if it has not yet
+        if grid._client is not self.client:
+            raise AttributeError("the client is kept elsewhere")
+        from flwr.proto.runtime_pb2 import PullAppMessagesRequest
+
+        self.answer = self.client.PullMessages(PullAppMessagesRequest(message_ids=identities))
+        rows = zip(self.answer.messages_list, self.answer.message_object_trees, strict=True)
+        self.there = {proto.metadata.reply_to_message_id: (proto, tree) for proto, tree in rows}
+
+    def pull_messages(self, identities: list[str]) -> Any:
+        """One reply."""
+        proto, tree = self.there[identities[0]]
+        one = type(self.answer)(messages_list=[proto], message_object_trees=[tree])
+        self.grid._client = _Found(self.client, one)
+        try:
+            return self.grid.pull_messages(identities)
+        finally:
+            self.grid._client = self.client
+
+
+class _Found:
+    """Flower's client, but for the one answer that is known already."""
+
+    def __init__(self, client: Any, answer: Any) -> None:
+        self._client, self._answer = client, answer
+
+    def PullMessages(self, request: Any) -> Any:
+        """What was found."""
+        return self._answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)

@@ -10,6 +10,7 @@ from ownstep.methods.base import Answer, Ask, Vector
 from ownstep.methods.pooled.gd import Descent, DescentState
 from ownstep.plan import Devices
 from ownstep.support.checks import number
+from ownstep.support.errors import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class HeavyBall(Descent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.momentum is not None:
-            number("momentum", self.momentum)
+        if self.momentum is not None and not 0 <= number("momentum", self.momentum) < 1:
+            raise InvalidInput(f"momentum must be in [0, 1), got {self.momentum!r}")
 
     def _momentum(self, step: float, devices: Devices) -> float:
         if self.momentum is not None:
