@@ -8,6 +8,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from ownstep.engines.federation.site import Site, site_app
+from ownstep.engines.federation.wire import JOIN
 from ownstep.methods import METHODS
 from ownstep.problems.linear.model import LinearModel
 
@@ -18,7 +19,7 @@ SERVED = [name for name in METHODS if name not in SERVERLESS]
 class DirectGrid(Grid):
     """Nodes 101, 102, ... each run an app; ``silent(node, sent)`` says who does not answer the n-th message.
 
-    With ``backwards`` the last to be asked is the first to answer.
+    With ``backwards`` the last to be asked is the first to answer. A site that is asked again who it is is not counted.
     """
 
     def __init__(self, apps, silent=lambda node, sent: False, backwards=False) -> None:
@@ -40,7 +41,7 @@ class DirectGrid(Grid):
         out = []
         for message in messages:
             node = message.metadata.dst_node_id
-            identity = message.metadata.__dict__["_message_id"] = f"{node}-{self.sent[node]}"
+            identity = message.metadata.__dict__["_message_id"] = f"{node}-{len(self.kinds)}"
             self.kinds.append(message.metadata.message_type)
             if not self.silent(node, self.sent[node]):
                 try:
@@ -51,7 +52,7 @@ class DirectGrid(Grid):
                     self.replies[identity] = reply
                 except Exception as error:
                     self.replies[identity] = Message(Error(2, str(error)), reply_to=message)
-            self.sent[node] += 1
+            self.sent[node] += message.metadata.message_type != JOIN or not self.sent[node]
             out.append(identity)
         return out
 

@@ -276,7 +276,7 @@ def test_what_is_read_is_what_was_written(tmp_path, suffix):
         assert plain == words
         assert {key: v.tolist() for key, v in mine.items()} == {key: v.tolist() for key, v in theirs.items()}
         assert {key: v.tolist() for key, v in arrays.items()} == {key: v.tolist() for key, v in columns.items()}
-    with pytest.raises(OwnstepError, match="'shown' was written by ownstep .*, where this method's state had no"):
+    with pytest.raises(OwnstepError, match="'shown' was written by an earlier ownstep .*, where .* had no memory;"):
         ckpt.load(path, EXTRA().start(np.zeros(problem.dim), describe(problem).devices), Path("shown"))
     ckpt.save(path, fresh, {"k": 3}, columns)
     with pytest.raises(ckpt.Unreadable, match=r"run\.\w+' is not a readable checkpoint: "):
@@ -424,7 +424,9 @@ def test_a_state_with_the_fields_of_another_version_is_refused_by_its_name(tmp_p
     header["written_by"], header["state"]["bank.lift"] = "ownstep 0.0.9", header["state"].pop("bank.values")
     np.savez(path, **arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)})
     kept = path.read_bytes()
-    refused = r"run.npz' was written by ownstep 0.0.9, where this method's state had no bank.values; .* name another file"
+    refused = (
+        r"run.npz' was written by ownstep 0.0.9, where this method's state had no bank.values; .* name another file"
+    )
     with pytest.raises(OwnstepError, match=refused):
         run(OwnCurvature(rank=2), problem, 5, checkpoint=path)
     assert path.read_bytes() == kept

@@ -5,9 +5,9 @@ Methods with a server only need sum_i c_i grad f_i(x) and f(x), so each site sen
     (c_i grad f_i(x), w_i f_i(x), w_i f_i(x_k), c_i ||d_i||^2 of local work where asked for),
 
 masked by :func:`secaggplus_mod`, and :class:`SecAggPlusWorkflow` unmasks the sum. Both are Flower's; sites run theirs
-unchanged. They belong to its older API (fit instructions, strategies): this module is the bridge. A round takes four exchanges of
-messages in place of one. Entries are rounded at random to multiples of 2 clip / 2^bits, without bias, so a sum over n
-sites is off by less than n times that.
+unchanged. They belong to its older API (fit instructions, strategies): this module is the bridge. A round takes four
+exchanges of messages in place of one. Entries are rounded at random to multiples of 2 clip / 2^bits, without bias, so a
+sum over n sites is off by less than n times that.
 """
 
 from __future__ import annotations
