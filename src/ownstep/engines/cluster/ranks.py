@@ -229,10 +229,12 @@ class Ranks:
     def reduce(self, buffer: torch.Tensor) -> None:
         """Add up a tensor over all ranks, in place."""
         self.bytes += buffer.nbytes
-        with self._named():
+        try:
             self.group.allreduce([buffer]).wait()  # what dist.all_reduce does, without its bookkeeping of 20 us
             if buffer.is_cuda:
                 torch.cuda.current_stream().synchronize()  # so that a deadline passes here, where it is named
+        except RuntimeError as error:
+            raise self._lost(error) from error
 
     def exchange(self, send: dict[int, torch.Tensor], receive: dict[int, torch.Tensor]) -> None:
         """Send a tensor to some ranks while filling those that others send."""

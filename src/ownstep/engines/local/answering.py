@@ -72,7 +72,7 @@ class Answering:
         weights = self.problem.weights
         mix = asked if self.missing is None else effective_mix(asked, weights, present, self.missing)
         ratio = mix / weights
-        if np.ptp(ratio) <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
+        if ratio.max() - ratio.min() <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
             losses, total = self.problem.mix(ask.x, mix)
             gradient_norm = norm(total) / abs(float(ratio[0])) if ratio[0] else np.nan
         elif self.measure_gradient:
@@ -192,8 +192,11 @@ class Answering:
         return Answered(answer, None, np.nan, vector * links.sum(axis=1), vector * links.sum(axis=0))
 
     def _value(self, losses: NDArray[np.float64], present: Present) -> float:
-        share = float(self.problem.weights[present].sum())
-        return float(self.problem.weights[present] @ losses[present]) / share if share else np.nan
+        weights = self.problem.weights
+        if self.missing is not None:
+            weights, losses = weights[present], losses[present]
+        share = float(weights.sum())
+        return float(weights @ losses) / share if share else np.nan
 
     def _seen(self, present: Present) -> Present | None:
         return None if self.missing is None else present

@@ -27,6 +27,7 @@ from ownstep.support.vectors import is_vector, like, small_enough, to_numpy
 DIVERGED = 1e4
 """A run has diverged once f(x^k) exceeds f(x^0) by this many times max(1, |f(x^0)|). Methods that need no constant are
 let go on: they find out about a curvature by trying, and come back."""
+NOTHING = Answer()
 FEWEST_JUDGED = 10
 """Rounds that must have been run, and be looked at, before a finished run is called divergent."""
 
@@ -57,6 +58,8 @@ class Loop:
         missing = None if participation is None else participation.missing
         self.answering = Answering(problem, missing, measure_gradient)
         self.sampled = hasattr(problem, "begin_round")  # mini-batches are drawn from (seed, k)
+        self.everyone = np.ones(len(problem.weights), bool)
+        self.everyone.flags.writeable = False  # one array for all rounds
         self.x0 = x0
         self.state = method.start(x0, devices)
         self.k, self.stopped = 0, ""
@@ -87,10 +90,9 @@ class Loop:
         began = time.perf_counter()
         if self.sampled:
             self.problem.begin_round(self.k)  # type: ignore[attr-defined]
-        ask, weights = self.method.ask(self.state), self.problem.weights
-        present = np.ones(len(weights), bool)
+        ask, present = self.method.ask(self.state), self.everyone
         if self.participation is not None:
-            present = self.participation.present(self.k, len(weights))
+            present = self.participation.present(self.k, len(present))
         seen = self.answering(ask, present)
         took = time.perf_counter() - began  # what follows is measured for the record, not part of the method
         self.answer, self.asked = seen.answer, ask
@@ -109,7 +111,7 @@ class Loop:
         row |= {
             "phase": progress.phase,
             "step": progress.step,
-            "participants": int(present.sum()),
+            "participants": int(np.count_nonzero(present)),
             "seconds": took,
         }
         for column, entry in row.items():
@@ -196,6 +198,7 @@ class Loop:
         if work := work_of_round(self):
             self.notes.setdefault("extra_work", []).append([self.k, work])
         self.state, self.k = state, self.k + 1
+        self.answer = NOTHING  # so that its memory can be used again
 
     def culprits(self) -> str:
         """Whose gradient is not finite, in words."""
