@@ -113,8 +113,7 @@ def _assemble(
                 raise _Retype(name)
             parts.append(frame[name].to_numpy(float) if number else _as_words(frame[name], spaces))
         block = made.room(len(frame), len(numeric), expected)
-        for i, name in enumerate(numeric):
-            block[:, i] = frame[name].to_numpy()
+        _fill(block, frame, numeric)
     numbers = made.rows()
     if not len(numbers):
         raise InvalidInput(f"{place.name!r} has no row of data")
@@ -138,6 +137,17 @@ def _assemble(
         {name: np.concatenate(parts) for name, parts in aside.items()},
         where,
     )
+
+
+def _fill(block: NDArray[np.float64], frame: Any, numeric: tuple[str, ...]) -> None:
+    """Copy the numeric columns; neighbours of one type are copied at once, as pandas keeps them together."""
+    types, at = list(frame.dtypes), [frame.columns.get_loc(name) for name in numeric]
+    start = 0
+    for end in range(1, len(at) + 1):
+        if end < len(at) and at[end] == at[end - 1] + 1 and types[at[end]] == types[at[start]]:
+            continue
+        block[:, start:end] = frame.iloc[:, at[start] : at[start] + end - start].to_numpy()
+        start = end
 
 
 class _Matrix:
