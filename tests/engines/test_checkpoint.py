@@ -20,7 +20,7 @@ from ownstep.engines import describe, run, saving
 from ownstep.engines.local.loop import COLUMNS, Loop, _check_lengths
 from ownstep.history import History
 from ownstep.methods import EXTRA, GD, At, Nesterov, OwnCurvature, OwnStep
-from ownstep.support.errors import OwnstepError
+from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import hold, sweep, write_atomically
 
 from ..conftest import make_least_squares, make_logistic
@@ -361,7 +361,7 @@ def test_the_first_checkpoint_is_written_in_the_first_round(tmp_path):
 
 
 def test_a_folder_is_no_checkpoint(tmp_path):
-    with pytest.raises(OwnstepError, match="is a folder; a checkpoint is a file"):
+    with pytest.raises(InvalidInput, match="is a folder; a checkpoint is a file"):
         run(OwnStep(), make_logistic(), 3, checkpoint=tmp_path)
     with pytest.raises(OwnstepError, match="no readable history"):
         History.load(tmp_path)

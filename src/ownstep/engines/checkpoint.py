@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.plan import Devices
-from ownstep.support.errors import OwnstepError
+from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import sweep, what_ails, write_atomically
 from ownstep.support.vectors import is_vector, like, to_numpy
 from ownstep.support.versions import check_format, stamp
@@ -72,7 +72,7 @@ def previous(path: Path) -> Path:
 def there(path: Path) -> list[Path]:
     """The checkpoints to go on from, the newest first; what killed writers left is removed."""
     if path.is_dir():
-        raise OwnstepError(f"{str(path)!r} is a folder; a checkpoint is a file: name one in it")
+        raise InvalidInput(f"{str(path)!r} is a folder; a checkpoint is a file: name one in it")
     if path.parent.is_dir():
         sweep(path)
     return [file for file in (path, previous(path)) if file.exists()]

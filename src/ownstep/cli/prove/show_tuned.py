@@ -15,7 +15,7 @@ from rich.table import Table
 from ownstep.cli.common import console, emit, write_report
 from ownstep.cli.prove.any_method import Asked, named_method
 from ownstep.methods.gossip.peers import Peers
-from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def read_design(path: Path, network: Spectral) -> tuple[Peers, Spectral]:
         steps = tuple(map(float, step)) if isinstance(step, list) else float(step)
         return replace(method, step=steps), network.lazier(theta)  # type: ignore[type-var, return-value]
     except OSError as error:
-        raise OwnstepError(f"cannot read {str(path)!r}: {error}") from error
+        raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{str(path)!r} holds no design ({type(error).__name__}: {error})") from error
 

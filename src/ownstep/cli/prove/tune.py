@@ -16,7 +16,7 @@ from ownstep.cli.prove.any_method import Asked
 from ownstep.cli.prove.pep import read_devices
 from ownstep.cli.prove.show_tuned import show_tuned, table, tell
 from ownstep.methods import Schedule
-from ownstep.support.errors import InvalidInput, OwnstepError
+from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def read_schedule(path: Path) -> Schedule:
         pairs = tuple((float(beta), float(gamma)) for beta, gamma in told["momentum"])
         return Schedule(tuple(tuple(map(float, row)) for row in told["scales"]), pairs, float(told["after"]))
     except OSError as error:
-        raise OwnstepError(f"cannot read {str(path)!r}: {error}") from error
+        raise InvalidInput(f"cannot read {str(path)!r}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{str(path)!r} holds no schedule ({type(error).__name__}: {error})") from error
 
