@@ -93,6 +93,7 @@ def test_bad_input_is_both_one_of_our_errors_and_a_value_error():
         (lambda: OwnStepClassifier(class_weight={0: -1}).fit(X, Y), "class_weight must be finite and at least 0"),
         (lambda: OwnStepClassifier().fit(X, Y, groups=[None] * 30), "groups must be one number or one word per row"),
         (lambda: ownstep.load(""), "there is no file ''"),
+        (lambda: ownstep.load(None), "takes the name of a dataset or the path of a file, got None"),
         (lambda: fit(X, Y, ["a", "b"]), "30 rows need 30 sites, got 2"),
         (lambda: fit(X, Y, features=["a"]), "features must name the 3 columns of the rows, got 1"),
         (lambda: fit(X, Y, features=["a", "b", "a"]), "got 'a' twice"),

@@ -209,8 +209,8 @@ def _npz(**arrays):
 
 
 BAD = {
-    "ragged.csv": (HEAD + "1,2,0,a\n1,2,0\n", [], "line 3: 3 fields where the first line has 4"),
-    "long.csv": (HEAD + "1,2,0,a\n1,2,0,b,9\n", [], "line 3: 5 fields where the first line has 4"),
+    "ragged.csv": (HEAD + "1,2,0,a\n1,2,0\n", [], "line 3: 3 fields where the first line has 4; complete"),
+    "long.csv": (HEAD + "1,2,0,a\n1,2,0,b,9\n", [], "line 3: 5 fields where the first line has 4; shorten the"),
     "longest.csv": (HEAD + "1,2,0,b,9\n", [], "line 2: 5 fields where the first line has 4"),
     "quoted.csv": (HEAD + '1,2,0,"a\nb"\n1,,0,a\n', ["--site", "site"], "line 4: column 'dose' has no value"),
     "unlabelled.csv": (HEAD + "1,2,0,a\n1,2,,a\n", ["--missing", "mean"], "line 3: column 'label' has no label"),

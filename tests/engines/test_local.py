@@ -341,6 +341,15 @@ def test_an_interrupted_comparison_goes_on(small_logistic, tmp_path, monkeypatch
         (lambda p: run(GD(), p, 5, x0=np.array([0, 0, np.inf, 0])), "x0 must be finite"),
         (lambda p: run(GD(), p, 5, x0=np.zeros(2)), r"x0 must have shape \(4,\), got \(2,\)"),
         (lambda p: run(GD(), p, 5, smoothness="hessian"), "unknown smoothness 'hessian'"),
+        (
+            lambda p: run(GD(), p, 5, smoothness=[1.0, 2.0]),
+            r"got \[1.0, 2.0\]; constants .* go into devices=",
+        ),
+        (lambda p: run(GD(), p, 5, gradient_tolerance=-1), "gradient_tolerance must be a finite number >= 0, got -1"),
+        (lambda p: run(GD(), p, 5, x0=np.zeros(4) * 1j), "x0 must be real numbers, got an array of complex128"),
+        (lambda p: run(GD(), p, 5, checkpoint=5), "checkpoint must be the path of a file, got 5"),
+        (lambda p: run(GD(), p, 5, observe=5), "observe must be a function of the round and the point, got 5"),
+        (lambda p: run(GD(), p, 5, limits=5), r"limits must be a Limits\(bytes=..., seconds=...\), got 5"),
         (lambda p: Bernoulli(0.0), r"in \(0, 1\], got 0.0"),
         (lambda p: Bernoulli(0.5, "forget"), "'rescale', 'drop', 'last', got 'forget'"),
         (lambda p: compare(p, {}), "at least one method"),
@@ -356,3 +365,10 @@ def test_bad_input_is_quoted(small_logistic, call, message):
 def test_a_history_is_called_what_it_was_told_or_by_its_method(small_logistic):
     assert local.run(GD(0.1), small_logistic, 1, name="mine").name == "mine"
     assert local.run(GD(0.1), small_logistic, 1).name == repr(GD(0.1))
+
+
+def test_a_start_may_be_a_list_of_whole_numbers(small_logistic):
+    """Whatever is given is a vector of floats from then on, so checkpoints and other engines can use it."""
+    given = [1, 0, -2, 3][: small_logistic.dim]
+    ours = run(GD(), small_logistic, 3, x0=given)
+    np.testing.assert_array_equal(ours.x, run(GD(), small_logistic, 3, x0=np.array(given, float)).x)

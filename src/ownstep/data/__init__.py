@@ -60,6 +60,8 @@ def load(
     """
     several = [(names,) if isinstance(names, str) else tuple(names) for names in (categories, ignore)]
     how = Reading(label, site, missing, format, *several)
+    if not isinstance(name, str | os.PathLike):
+        raise InvalidInput(f"load takes the name of a dataset or the path of a file, got {name!r}")
     text = os.fspath(name)
     if text in LOADERS:
         for option, value in (how.columns_only | ({"format": format} if format else {})).items():

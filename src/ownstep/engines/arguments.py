@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ownstep.engines.limits import Limits
 from ownstep.engines.participation import FORMS, Participation
 from ownstep.methods import METHODS, Method
 from ownstep.plan import Devices
+from ownstep.smoothness import Smoothness
 from ownstep.support.checks import number, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 from ownstep.support.vectors import to_numpy
@@ -42,6 +45,10 @@ def check_run(
     gradient_tolerance: Any = None,
     seed: Any = 0,
     x0: Any = None,
+    smoothness: Any = "exact",
+    checkpoint: Any = None,
+    observe: Any = None,
+    limits: Any = None,
 ) -> None:
     """Refuse arguments that no run can use; each message quotes the value and says what is allowed."""
     check_method(method)
@@ -60,8 +67,23 @@ def check_run(
             f"participation must be a rule such as Bernoulli(0.5), got {participation!r}: "
             f"parse_participation makes one from {', '.join(FORMS)}"
         )
-    for name, value in (("target", target), ("gradient_tolerance", gradient_tolerance)):
+    for name, value, least in (("target", target, None), ("gradient_tolerance", gradient_tolerance, 0)):
         if value is not None and not (isinstance(value, float | np.floating) and math.isinf(value)):
-            number(name, value)
-    if x0 is not None and np.shape(x0) == (problem.dim,) and not np.isfinite(to_numpy(x0)).all():
-        raise InvalidInput("x0 must be finite, got nan or inf in it")
+            number(name, value, least)
+    if x0 is not None and np.shape(x0) == (problem.dim,):
+        start = to_numpy(x0)
+        if start.dtype.kind not in "fiu":
+            raise InvalidInput(f"x0 must be real numbers, got an array of {start.dtype}")
+        if not np.isfinite(start).all():
+            raise InvalidInput("x0 must be finite, got nan or inf in it")
+    if not isinstance(smoothness, Smoothness | str):
+        raise InvalidInput(
+            f"smoothness must be the name of a way to measure it or an ownstep.Smoothness, got {smoothness!r}; "
+            "constants that you know go into devices=Devices(weights, L)"
+        )
+    if not (checkpoint is None or isinstance(checkpoint, str | Path)):
+        raise InvalidInput(f"checkpoint must be the path of a file, got {checkpoint!r}")
+    if not (observe is None or callable(observe)):
+        raise InvalidInput(f"observe must be a function of the round and the point, got {observe!r}")
+    if not (limits is None or isinstance(limits, Limits)):
+        raise InvalidInput(f"limits must be a Limits(bytes=..., seconds=...), got {limits!r}")

@@ -42,7 +42,7 @@ def ragged(place: Place, separator: str) -> InvalidInput | None:
         if len(fields) != width:
             return InvalidInput(
                 f"{place.name!r}, line {line}: {len(fields)} field{'s' * (len(fields) != 1)} where the first line has "
-                f"{width}; complete the line"
+                f"{width}; {'complete' if len(fields) < width else 'shorten'} the line"
             )
     return None
 

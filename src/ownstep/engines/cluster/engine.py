@@ -148,15 +148,16 @@ def run(
     handed to and got from ``torch.distributed``, without the measurements.
     """
     whole_number("measure_every", measure_every, 1)
+    shared = problem if isinstance(problem, Shared) else share(problem)
+    check_run(
+        method, shared, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
+        gradient_tolerance=gradient_tolerance, smoothness=smoothness, checkpoint=checkpoint, observe=observe,
+        limits=limits,
+    )  # fmt: skip
     if limits is not None and limits.seconds is not None and limits.wire is None:
         raise InvalidInput(
             f"a budget of {limits.seconds:g} s on a cluster needs a wire: every rank's clock says something else"
         )
-    shared = problem if isinstance(problem, Shared) else share(problem)
-    check_run(
-        method, shared, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
-        gradient_tolerance=gradient_tolerance,
-    )  # fmt: skip
     ranks = shared.ranks
     progress = progress if ranks.rank == 0 else False
     with ranks.listening():

@@ -22,6 +22,7 @@ from ownstep.support.errors import InvalidInput
 from ownstep.support.logs import RoundLog
 from ownstep.support.progress import Bar
 from ownstep.support.threads import calm_blas
+from ownstep.support.vectors import is_vector
 
 
 def describe(problem: Problem, smoothness: Smoothness | str = "auto") -> Plan:
@@ -91,7 +92,8 @@ def run(
     """
     check_run(
         method, problem, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
-        gradient_tolerance=gradient_tolerance,
+        gradient_tolerance=gradient_tolerance, smoothness=smoothness, checkpoint=checkpoint, observe=observe,
+        limits=limits,
     )  # fmt: skip
     method, devices, tuning = settle(
         method, problem, rounds, smoothness, devices, x0=x0, target=target if search_target is None else search_target,
@@ -154,4 +156,4 @@ def first_point(problem: Problem, x0: Any) -> Any:
         return problem.x0()
     if np.shape(x0) != (problem.dim,):
         raise InvalidInput(f"x0 must have shape ({problem.dim},), got {np.shape(x0)}")
-    return x0
+    return x0 if is_vector(x0) and "float" in str(x0.dtype) else np.asarray(x0, float)
