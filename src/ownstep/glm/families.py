@@ -70,7 +70,9 @@ def settle(name: str, classes: NDArray[Any]) -> tuple[Family, NDArray[Any]]:
     if name == "auto" and not len(classes):
         return FAMILIES["linear"], classes
     if len(classes) < 2:
-        raise InvalidInput(f"every row has the label {classes.tolist()[0]!r}: there is nothing to tell apart; name another label")
+        raise InvalidInput(
+            f"every row has the label {classes.tolist()[0]!r}: there is nothing to tell apart; name another label"
+        )
     if name == "auto":
         name = "logistic" if len(classes) == 2 else "softmax"
     if name == "logistic" and len(classes) != 2:
