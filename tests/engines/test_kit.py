@@ -6,6 +6,7 @@ import datetime
 import http.server
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -21,6 +22,8 @@ from ownstep.cli.doctor import examine
 from ownstep.engines.federation import init
 from ownstep.engines.federation.loopback import keys
 
+from .test_certificates import shake_hands
+
 
 @pytest.fixture
 def app(tmp_path):
@@ -32,8 +35,18 @@ def test_compose_and_container_files(app):
     yaml = pytest.importorskip("yaml")
     services = yaml.safe_load((app / "deploy/compose.yaml").read_text())["services"]
     assert services["proxy"]["ports"] == ["443:443"]
-    assert "ports" not in services["superlink"]  # only the proxy is reached from outside
+    link = services["superlink"]
+    assert "ports" not in link  # only the proxy is reached from outside
+    assert link["read_only"]
+    assert f"state:{link['working_dir']}" in link["volumes"]  # histories are written where there is room to write
+    for service in services.values():  # the authority's own key goes into no container
+        mounted = [volume.split(":")[0] for volume in service["volumes"]]
+        assert not {"./keys", "./keys/ca.key", ".", ".."} & set(mounted)
     text = (app / "deploy/Containerfile").read_text()
+    assert re.findall("^COPY .*$", text, re.M) == [  # neither keys nor databases that lie beside them
+        "COPY --chown=ownstep pyproject.toml /app/", "COPY --chown=ownstep hospitals /app/hospitals",
+    ]  # fmt: skip
+    assert f"install -d -o ownstep -m 700 {link['working_dir']}" in text
     assert "\nUSER ownstep\n" in text
     assert "FROM python:3.12-slim" in text
 
@@ -73,6 +86,9 @@ def test_units_verify(app, unit, tmp_path):
     ours = [line for line in done.stderr.splitlines() if copy.name in line]
     assert not ours
     assert "Restart=" in copy.read_text()
+    if unit == "superlink":  # the rest of the disk is read only, and histories are written where it is started
+        assert "\nWorkingDirectory=/var/lib/hospitals\n" in copy.read_text()
+        assert "\nStateDirectory=hospitals\n" in copy.read_text()
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl here")
@@ -85,11 +101,16 @@ def test_certificates_are_made_kept_and_renewed(app):
         return subprocess.run(command, cwd=app, capture_output=True, text=True, check=True)
 
     assert "new certificate" in run().stdout
-    made = (app / "keys/server.pem").read_bytes()
+    files = [app / "deploy/keys" / name for name in ("server.pem", "server.key", "ca.crt")]
+    made = files[0].read_bytes()
     assert "new certificate" not in run().stdout
-    assert (app / "keys/server.pem").read_bytes() == made
-    assert (app / "keys/server.key").stat().st_mode & 0o077 == 0
-    subprocess.run(["openssl", "verify", "-CAfile", app / "keys/ca.crt", app / "keys/server.pem"], check=True)
+    assert files[0].read_bytes() == made
+    assert files[1].stat().st_mode & 0o077 == 0
+    shake_hands(*files, "coordinator.example.org")
+    script.write_text(script.read_text().replace("-checkend 2592000", "-checkend 99999999"))  # as if it ended soon
+    assert "new certificate" in run().stdout
+    assert files[0].read_bytes() != made
+    shake_hands(*files, "coordinator.example.org")
 
 
 @pytest.fixture
