@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,10 +12,12 @@ import time
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
+from rich.table import Table
 from typer.testing import CliRunner
 
 from ownstep.cli import app, main
-from ownstep.cli.common import emit
+from ownstep.cli.common import emit, show_table
 from ownstep.engines import compare
 from ownstep.history import History
 from ownstep.methods import METHODS
@@ -387,6 +390,23 @@ def test_a_narrow_terminal_costs_no_digit(capsys, monkeypatch):
     narrow = call(capsys, *arguments)[1]
     assert "…" not in narrow
     assert {w for w in wide.split() if w.replace(",", "").isdigit()} <= set(narrow.split())
+
+
+@pytest.mark.parametrize("width", [100, 60, 34])
+def test_what_does_not_fit_a_terminal_comes_below_beside_the_first_column_again(width):
+    out = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=width)
+    table = Table("name", *[f"head {i}" for i in range(7)], box=None)
+    cells = [[f"{np.pi * (r + 1) * 10**i:.6g}" for i in range(7)] for r in range(3)]
+    for r, row in enumerate(cells):
+        table.add_row(f"row {r}", *row)
+    show_table(table, out)
+    lines = [line.rstrip() for line in out.file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    blocks = [lines[k : k + 4] for k in range(0, len(lines), 4)]  # a head and three rows each
+    assert len(blocks) == {100: 1, 60: 2, 34: 3}[width]
+    for k, row in enumerate(cells):
+        assert all(block[k + 1].split()[:2] == ["row", str(k)] for block in blocks)
+        assert [cell for block in blocks for cell in block[k + 1].split()[2:]] == row
 
 
 def test_compare_has_the_mu_of_the_table_in_the_readme(capsys):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from ownstep import partition as partitions
 from ownstep.data import Dataset, Reading, load, names
@@ -274,14 +274,44 @@ def console() -> Console:
 
 
 def show_table(table: Table, out: Console) -> None:
-    """A table at its full width: a narrow terminal folds the lines, and no number loses a digit."""
+    """A table at its full width, so that no number loses a digit.
+
+    On a terminal that is too narrow for it the columns that do not fit come below, beside the first column again.
+    """
     before = out.width
-    needed = table.__rich_measure__(out, out.options.update(width=MOST_COLUMNS, max_width=MOST_COLUMNS)).maximum
+    if out.is_terminal and _width(table, out) > before:
+        table.pad_edge = False
     try:
-        out.width = max(before, needed)
-        out.print(table)
+        for part in _parts(table, out) if out.is_terminal else [table]:
+            out.width = max(before, _width(part, out))
+            out.print(part)
     finally:
         out.width = before
+
+
+def _width(table: Table, out: Console) -> int:
+    """Columns of a terminal that a table takes."""
+    return table.__rich_measure__(out, out.options.update(width=MOST_COLUMNS, max_width=MOST_COLUMNS)).maximum
+
+
+def _parts(table: Table, out: Console) -> list[Table]:
+    """The table, or as many columns of it at a time as the terminal is wide."""
+
+    def part(columns: Sequence[Column]) -> Table:
+        made = Table(box=None, header_style=table.header_style, pad_edge=table.pad_edge)
+        for column in columns:
+            made.add_column(column.header, justify=column.justify, no_wrap=column.no_wrap)
+        for row in zip(*(column.cells for column in columns), strict=True):
+            made.add_row(*row)
+        return made
+
+    first, *rest = table.columns
+    parts: list[list[Column]] = [[first]]
+    for column in rest:
+        if len(parts[-1]) > 1 and _width(part([*parts[-1], column]), out) > out.width:
+            parts.append([first])
+        parts[-1].append(column)
+    return [table] if len(parts) == 1 else [part(columns) for columns in parts]
 
 
 def show_plan(plan: Plan, samples: Sequence[int | None], out: Console) -> None:
