@@ -39,7 +39,10 @@ class Bound:
     upper : proved by the certificate.
     metric, rounds, r0, rstar : what was asked.
     status : how it went, in words.
-    solves, conditions, size, seconds : solver calls, interpolation conditions used, largest matrix, time taken.
+    solves : solver calls.
+    conditions : interpolation conditions used.
+    size : rows of the largest matrix.
+    seconds : time taken.
     kinds : how many kinds stand for the devices, where they are too many to be kept apart; None where they are.
     """
 
