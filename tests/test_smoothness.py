@@ -53,6 +53,7 @@ def test_many_devices_at_once(features, large, empty, written, sparse, intercept
     monkeypatch.setattr(every_device, "BATCH", 4000)
     monkeypatch.setattr(every_device, "LEAST", 1)
     monkeypatch.setattr(every_device, "SIMILAR", 1)
+    monkeypatch.setattr(sparse_blocks, "CACHED", 8 * features)
     monkeypatch.setattr(sparse_blocks, "EMPTY", empty)  # 0: columns are numbered anew
     monkeypatch.setattr(sparse_blocks, "_worth_writing", lambda *_: written)
     rng = np.random.default_rng(features)

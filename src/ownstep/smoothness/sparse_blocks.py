@@ -35,11 +35,7 @@ class Rows(Blocks):
     def __init__(self, B: Any, sizes: NDArray[np.intp]) -> None:
         super().__init__(sizes)
         self.B = B
-        width, count = B.shape[1] // len(sizes), len(sizes)
-        step = max(1, CACHED // width)
-        cuts = pairwise([*range(0, count, step), count])
-        own = [(slice(a, b), _diagonal(B, (np.arange(count) >= a) & (np.arange(count) < b))) for a, b in cuts]
-        self.parts = [(some, part, part.T) for some, part in own]
+        self.parts = [(some, part, part.T) for some, part in _in_cache(B, len(sizes), CACHED)]
 
     def __matmul__(self, u: Array) -> Array:
         out = np.empty_like(u)
@@ -89,7 +85,24 @@ class Features(Blocks):
 def by_rows(rows: Any, counts: NDArray[np.intp]) -> Blocks:
     """A_i A_i^T of consecutive devices with so many rows each."""
     B, _, _ = _banded(rows, counts)
-    return Gram(B @ B.T.tocsr(), counts) if _worth_writing(rows, counts, B.shape[1]) else Rows(B, counts)
+    return Gram(_written(B, len(counts)), counts) if _worth_writing(rows, counts, B.shape[1]) else Rows(B, counts)
+
+
+def _in_cache(B: Any, count: int, columns: int) -> list[tuple[slice, Any]]:
+    """(some devices, their part of B), with so many columns at a time."""
+    step = max(1, columns // (B.shape[1] // count))
+    cuts, every = pairwise([*range(0, count, step), count]), np.arange(count)
+    return [(slice(a, b), _diagonal(B, (every >= a) & (every < b))) for a, b in cuts]
+
+
+def _written(B: Any, count: int) -> Any:
+    """B B^T, which is block-diagonal too."""
+    grams = [part @ part.T.tocsr() for _, part in _in_cache(B, count, 4 * CACHED)]
+    first = np.cumsum([0, *(gram.shape[0] for gram in grams)])
+    column = np.concatenate([gram.indices + np.int32(a) for gram, a in zip(grams, first[:-1], strict=True)])
+    lengths = np.concatenate([np.diff(gram.indptr) for gram in grams])
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return _csr(np.concatenate([gram.data for gram in grams]), column, indptr, (B.shape[0], B.shape[0]))
 
 
 def _worth_writing(rows: Any, counts: NDArray[np.intp], columns: int) -> bool:
