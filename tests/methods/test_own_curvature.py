@@ -61,7 +61,9 @@ def test_a_sketch_is_the_leading_eigenpairs(problem):
 
 
 @pytest.mark.parametrize(
-    ("n", "density"), [(120, 1.0), (120, 0.05), (20, 0.3)], ids=["dense", "few entries", "few rows"]
+    ("n", "density"),
+    [(120, 1.0), (120, 0.05), (20, 0.3), (120, 0.005)],
+    ids=["dense", "few entries", "few rows", "columns that are 0"],
 )
 @pytest.mark.parametrize("signs", [False, True])
 def test_from_few_rows_come_the_pairs_of_the_whole_hessian(n, density, signs, monkeypatch):
@@ -74,7 +76,9 @@ def test_from_few_rows_come_the_pairs_of_the_whole_hessian(n, density, signs, mo
     H = problem.data_hessian(0.1 * rng.standard_normal(400), 0)
     whole = H @ np.eye(400)
     root = H.root()
-    np.testing.assert_allclose(root.back(root @ np.eye(400)), whole, atol=1e-12)
+    narrow = density == 0.005
+    assert root.shape[1] == (np.count_nonzero(rows.any(axis=0)) if narrow else 400)
+    np.testing.assert_allclose(root.widen(root.back(root @ root.narrow(np.eye(400))).T), whole, atol=1e-12)
     vectors, values = own_sketch(H, 8, 3)
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(8), atol=1e-9)
     exact = np.linalg.eigvalsh(whole)[::-1][:8]
@@ -90,8 +94,41 @@ def test_from_few_rows_come_the_pairs_of_the_whole_hessian(n, density, signs, mo
     np.testing.assert_allclose(own_sketch(H, 8, 3, vectors)[1], again[1], rtol=1e-6)
 
 
-def test_a_device_without_curvature_sends_no_vectors():
-    problem = BinaryLogistic(np.zeros((6, 9)), np.arange(6) % 2, mu=0.1)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("start", ["cold", "warm"])
+def test_rows_that_repeat_are_not_counted_twice(sparse, start):
+    """15 rows four times each: the second block adds fewer directions than it has columns, and the rest is rounding."""
+    rng = np.random.default_rng(4)
+    rows = np.repeat(rng.standard_normal((15, 300)) * (rng.random((15, 300)) < 0.1), 4, axis=0)
+    problem = BinaryLogistic(sp.csr_array(rows) if sparse else rows, np.arange(60) % 2, mu=0.1)
+    x = 0.1 * rng.standard_normal(300)
+    H = problem.data_hessian(x, 0)
+    vectors, values = own_sketch(H, 8, 0)
+    if start == "warm":
+        for _ in range(60):
+            vectors, values = own_sketch(H, 8, 0, vectors)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(H @ np.eye(300))[::-1][:8], rtol=1e-9)
+    np.testing.assert_allclose(vectors @ (H @ vectors.T), np.diag(values), atol=1e-7)
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(8), atol=1e-12)
+
+
+def test_what_a_block_adds_is_orthogonal_to_what_was_there():
+    """Also where most of it lies along K, or adds fewer directions than it has columns."""
+    rng = np.random.default_rng(0)
+    K = np.linalg.qr(rng.standard_normal((50, 6)))[0]
+    new = rng.standard_normal((50, 2))
+    block = np.concatenate([K @ rng.standard_normal((6, 3)), new + 1e7 * K[:, :2]], axis=1)
+    before = block.copy()
+    basis = making._without(block, K)
+    both = np.concatenate([K, basis], axis=1)
+    np.testing.assert_allclose(both.T @ both, np.eye(11), atol=1e-11)
+    np.testing.assert_allclose(both @ (both.T @ new), new, atol=1e-6)
+    assert (block == before).all()
+
+
+@pytest.mark.parametrize("empty", [np.zeros((6, 9)), sp.csr_array((6, 9))], ids=["dense", "sparse"])
+def test_a_device_without_curvature_sends_no_vectors(empty):
+    problem = BinaryLogistic(empty, np.arange(6) % 2, mu=0.1)
     vectors, values = own_sketch(problem.data_hessian(problem.x0(), 0), 3, 0)
     assert len(vectors) == len(values) == 0
     assert run(OwnCurvature(), problem, 3).value[-1] == pytest.approx(np.log(2))
@@ -366,13 +403,17 @@ def test_vectors_of_a_sketch_are_orthonormal_to_a_thousandth(off, accepted):
 
 def test_what_is_not_a_sketch_is_refused_by_name():
     good = Sketch(np.eye(2, 5), np.array([2.0, 1.0]), 4.0)
+    unknown = dataclasses.replace(good, trace=np.nan)
     assert checked(good, 5, 2, "here") is good
+    assert checked(unknown, 5, 2, "here") is unknown
     bad = {
         "at most 1 vectors": (good, 1),
         "entries that are not finite": (dataclasses.replace(good, vectors=np.full((2, 5), np.nan)), 2),
         "are not finite": (dataclasses.replace(good, values=np.array([np.inf, 1.0])), 2),
         "not finite": (dataclasses.replace(good, penalty=np.nan), 2),
         "finite": (dataclasses.replace(good, free=np.inf), 2),
+        "that are not finite": (dataclasses.replace(good, trace=np.inf), 2),
+        "entries that are not": (dataclasses.replace(good, trace=-np.inf), 2),
         "at most 2 vectors of length 5": (dataclasses.replace(good, values=np.ones(3)), 2),
         "got \\(5,\\)": (dataclasses.replace(good, vectors=np.ones(5)), 2),
         "not orthonormal": (dataclasses.replace(good, vectors=2 * np.eye(2, 5)), 2),

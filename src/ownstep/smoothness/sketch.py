@@ -16,6 +16,7 @@ convex (networks), the eigenvalues of K^T H K are taken, by their size, with one
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,10 @@ COLD, WARM = {True: 2, False: 3}, {True: 1, False: 2}
 the image of the last block, Ritz at the blocks alone: without a second one it would never leave the old span."""
 MOST_NORMAL = 2**18
 """Numbers of a random block that are drawn from a normal distribution; a larger one has random signs."""
+APART = 1e-3
+"""Least over largest eigenvalue of B^T B from which one division by its root makes the columns of B orthonormal."""
+TAKEN = 1e-4
+"""Share of a squared length below which what is left of a vector is made orthogonal once more."""
 REVEALING = 0.5
 """Share of a device's rows: with a rank near the number of its rows, a sketch gives away the span of those rows."""
 
@@ -109,6 +114,7 @@ def own_sketch(operator: Any, rank: int, seed: int, start: Any = None) -> tuple[
     d = operator.dim
     if not rank:
         return operator.template[None][:0] + 0.0, np.zeros(0)
+    _keep_freed_memory()
     warm, block = start is not None and len(start) >= rank, min(d, rank + OVERSAMPLING)
     blocks = (WARM if warm else COLD)[operator.convex]
     root = operator.root() if operator.convex and operator.count < d else None
@@ -118,12 +124,22 @@ def own_sketch(operator: Any, rank: int, seed: int, start: Any = None) -> tuple[
     else:
         first = start.T if warm else like(_drawn(seed, d, block, operator.template), operator.template)
         if root is not None:
-            vectors, values = _from_rows(root, root @ first, blocks, rank)
+            vectors, values = _from_rows(root, root @ root.narrow(first), blocks, rank)
         else:
             vectors, values = _krylov(operator, first, blocks, rank)
     vectors = vectors[:rank]  # laid out as a checkpoint gives them back: products then round alike
     whole = np.ascontiguousarray(vectors) if isinstance(vectors, np.ndarray) else vectors.contiguous()
     return whole, values[:rank]
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Let the C library keep freed memory: else it gives back every block of megabytes, and maps it anew page by page.
+
+    GNU's malloc maps blocks apart that are larger than any it has seen freed, up to 32 MB, and keeps twice as much at
+    the end of its heap (mallopt(3)). One such block, never written to, is freed here. Elsewhere it does nothing.
+    """
+    np.empty(2**22 - 2**12)
 
 
 def _krylov(operator: Any, first: Any, blocks: int, rank: int) -> tuple[Any, Array]:
@@ -144,36 +160,80 @@ def _from_rows(root: Any, seen: Any, blocks: int, rank: int) -> tuple[Any, Array
     """The pairs of A^T A for a wide A, (n, d): whatever is made orthonormal has length n.
 
     With ``seen`` = A Omega and P the projection on the span of [A Omega, A A^T A Omega], A^T P A is what Nystrom's
-    formula gives for [Omega, H Omega]. With few rows P is I. Where A has few entries, it is multiplied twice more in
-    place of products of blocks of length d.
+    formula gives for [Omega, H Omega]. With few rows P is I. A basis is kept as B and a small T, B T orthonormal, so
+    that no long product is spent on T. Its pairs are those of the small (A^T B T)^T (A^T B T).
     """
-    n, d = root.shape
-    K = qr(seen) if n > blocks * seen.shape[1] else np.eye(n, dtype=seen.dtype)
-    back, image = root.back(K), None
-    if K.shape[1] < n and blocks > 1:
-        image = root @ back
-        more = _without(image, K)
-        K = np.concatenate([K, more], axis=1)
-    if root.entries < d * seen.shape[1]:
-        image = root @ back if image is None else image
-        image = image if K.shape[1] == image.shape[1] else np.concatenate([image, root @ root.back(more)], axis=1)
-        core = (K.T @ image).astype(float)
-        values, W = np.linalg.eigh((core + core.T) / 2)
-        values, W = values[::-1][:rank], W[:, ::-1][:, :rank]
-        if values[-1] > 1e5 * np.finfo(K.dtype).eps * values[0]:  # else the vectors would not be orthonormal
-            return root.back(K @ (W / np.sqrt(values)).astype(K.dtype)).T, values
-    whole = back if K.shape[1] == back.shape[1] else np.concatenate([back, root.back(K[:, back.shape[1] :])], axis=1)
+    few = len(seen) <= blocks * seen.shape[1]
+    B, T = seen, None if few else _whitening(seen.T @ seen)
+    if T is None:
+        B = np.eye(len(seen), dtype=seen.dtype) if few else qr(seen)
+        T = np.eye(B.shape[1], dtype=B.dtype)
+    backs, turns = [root.back(B)], [T]
+    if blocks > 1 and not few:
+        image = root @ backs[0]
+        inner = B.T @ image
+        B, more, side = _beyond(image, B, T, inner)
+        backs, turns = [*backs, root.back(B)], [T, more]
+        own = more.T @ (backs[1].T @ backs[1]) @ more
+        core = np.block([[T.T @ inner @ T, side], [side.T, own]])
+    else:
+        core = T.T @ (backs[0].T @ backs[0]) @ T
+    values, W = np.linalg.eigh((core + core.T).astype(float) / 2)
+    values, W = values[::-1][:rank], W[:, ::-1][:, :rank]
+    if values[-1] > 1e5 * np.finfo(seen.dtype).eps * values[0]:  # else the vectors would not be orthonormal
+        halves = np.split((W / np.sqrt(values)).astype(seen.dtype), [len(T)])
+        vectors = (T @ halves[0]).T @ backs[0].T
+        if len(turns) > 1:
+            vectors += (turns[1] @ halves[1]).T @ backs[1].T
+        return root.widen(vectors), values
+    whole = np.concatenate([back @ turn for back, turn in zip(backs, turns, strict=True)], axis=1)
     vectors, squares = _left_vectors(whole, rank)
-    kept = squares > np.finfo(K.dtype).eps * squares[0]  # the others are rounding
-    return vectors[kept], squares[kept]
+    kept = squares > np.finfo(seen.dtype).eps * squares[0]  # the others are rounding
+    return root.widen(vectors[kept]), squares[kept]
+
+
+def _whitening(gram: NDArray[Any]) -> NDArray[Any] | None:
+    """T for which B T has orthonormal columns, from B^T B; None where the columns of B are close, or in float32."""
+    if gram.dtype.itemsize <= 4:
+        return None
+    values, W = np.linalg.eigh((gram + gram.T) / 2)
+    return np.asarray(W / np.sqrt(values)) if values[0] > APART * values[-1] else None
+
+
+def _beyond(
+    image: NDArray[Any], B: NDArray[Any], T: NDArray[Any], inner: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """(C, S, (B T)^T H C S) with C S an orthonormal basis of what an image H B adds to B T; ``inner`` is B^T H B."""
+    along = T.T @ inner
+    rest = _minus(image, B @ (T @ along))
+    gram = rest.T @ rest
+    left = gram.diagonal()
+    S = _whitening(gram) if (left > TAKEN * (left + _squares(along))).all() else None
+    if S is not None:
+        return rest, S, T.T @ gram @ S  # the rest is orthogonal to B
+    C = _without(image, B @ T)
+    return C, np.eye(C.shape[1], dtype=C.dtype), T.T @ (image.T @ C)
 
 
 def _without(block: Any, K: Any) -> Any:
-    """An orthonormal basis of what a block adds to the orthonormal K."""
-    more = block - K @ (K.T @ block)
-    if (_squares(more) < 1e-4 * _squares(block)).any():  # much was taken away: rounding is left of K
-        more = more - K @ (K.T @ more)
-    return qr(more)
+    """An orthonormal basis of what a block adds to the orthonormal K, and of any other vectors where it adds fewer."""
+    more = _minus(block, K @ (K.T @ block))
+    if (_squares(more) < TAKEN * _squares(block)).any():  # much was taken away: rounding is left of K
+        more = _minus(more, K @ (K.T @ more))
+    basis = qr(more)
+    for _ in range(3):  # what stands for nothing but rounding may lie along K
+        along = K.T @ basis
+        if float(abs(along).max()) < 1e-6:
+            break
+        basis = qr(_minus(basis, K @ along))
+    return basis
+
+
+def _minus(block: Any, other: Any) -> Any:
+    """Subtract the other from the block, in the memory of the other."""
+    if isinstance(block, np.ndarray):
+        return np.subtract(block, other, out=other)
+    return other.neg_().add_(block)
 
 
 def nystrom(K: Any, image: Any, rank: int | None = None) -> tuple[Any, Array]:
@@ -230,7 +290,8 @@ def checked(sketch: Sketch, dim: int, rank: int, name: str) -> Sketch:
         raise InvalidInput(f"{name}: a sketch of rank {rank} has at most {rank} vectors of length {dim}, got {shape}")
     vectors = to_numpy(sketch.vectors).astype(float)
     numbers = (sketch.penalty, sketch.free, span_of(sketch))
-    if not (np.isfinite(vectors).all() and np.isfinite(values).all() and np.isfinite(numbers).all()):
+    finite = all(np.isfinite(part).all() for part in (vectors, values, numbers))
+    if not finite or np.isinf(sketch.trace):  # nan is a trace that is not known
         raise InvalidInput(f"{name}: a sketch with entries that are not finite")
     if len(values):
         gram = vectors @ vectors.T
@@ -252,7 +313,7 @@ def qr(matrix: Any) -> Any:
     values, W = np.linalg.eigh((gram + gram.T) / 2)
     if values[0] > 1e-6 * values[-1] and matrix.dtype.itemsize > 4:
         once = matrix @ like(W / np.sqrt(values), matrix)
-        if values[0] > 1e-3 * values[-1]:
+        if values[0] > APART * values[-1]:
             return once
         again = np.linalg.cholesky(to_numpy(once.T @ once))
         return once @ like(np.linalg.inv(again).T, matrix)

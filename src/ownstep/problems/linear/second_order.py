@@ -9,6 +9,7 @@ copy of all of them is made.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ sp = LazyModule("scipy.sparse")
 Array = NDArray[Any]
 BLOCK = 2**21
 """Entries of a block of dense rows, or of a product with them."""
+NARROW = 0.9
+"""Share of its columns that a sparse device may use for the others to be left out."""
 
 
 class DataHessian:
@@ -66,47 +69,78 @@ class DataHessian:
 
     def root(self) -> Root | None:
         """A with A^T A = H_i: for one output, where the loss is convex at every row."""
-        return None if self.outputs > 1 or self.curved.min() < 0 else Root(self.rows, np.sqrt(self.curved[:, 0]))
+        if self.outputs > 1 or self.curved.min() < 0:
+            return None
+        return Root(self.rows, np.sqrt(self.curved[:, 0]), self.used)
+
+    @cached_property
+    def used(self) -> NDArray[np.bool_]:
+        """The columns of the device's rows that are not 0."""
+        if not sp.issparse(self.rows):
+            return np.asarray(self.rows.any(axis=0))
+        used = np.zeros(self.features, bool)
+        used[self.rows.indices] = True
+        return used
 
     @property
     def span(self) -> int:
         """At most so many eigenvalues of H_i are not 0: of each row, and of each column that is not 0, rank W_j."""
         flat = self.outputs > 1 and np.abs(self.curved.sum(axis=2)).max() <= 1e-6 * np.abs(self.curved).max()
-        if sp.issparse(self.rows):
-            used = np.zeros(self.features, bool)
-            used[self.rows.indices] = True
-        else:
-            used = self.rows.any(axis=0)
-        return min(self.count, int(used.sum())) * (self.outputs - int(flat))
+        return min(self.count, int(self.used.sum())) * (self.outputs - int(flat))
 
     @property
     def trace(self) -> float:
         """sum_j ||a_j||^2 trace W_j / n_i."""
-        squares = self.rows.multiply(self.rows).sum(axis=1) if sp.issparse(self.rows) else (self.rows**2).sum(axis=1)
-        return float(np.asarray(squares, float) @ np.trace(self.curved, axis1=1, axis2=2).astype(float))
+        curved = np.trace(self.curved, axis1=1, axis2=2).astype(float)
+        if sp.issparse(self.rows):
+            return float(np.repeat(curved, np.diff(self.rows.indptr)) @ self.rows.data.astype(float) ** 2)
+        return float(np.asarray((self.rows**2).sum(axis=1), float) @ curved)
 
 
 class Root:
-    """A = diag(scale) rows, by its products.
+    """A = diag(scale) rows, by its products; sparse rows without the columns that they do not use.
 
     Parameters
     ----------
     rows, scale : (n, d), and (n, 1) numbers of at least 0.
+    used : (d,) which columns are not 0.
     """
 
-    def __init__(self, rows: Any, scale: Array) -> None:
-        self.rows, self.scale, self.shape = rows, scale, rows.shape
-        self.entries = int(rows.nnz if sp.issparse(rows) else rows.size)
+    def __init__(self, rows: Any, scale: Array, used: NDArray[np.bool_]) -> None:
+        self.dim, self.scale, self.at = int(rows.shape[1]), scale, None
+        self.rows, self.entries = rows, int(rows.size)
+        if sp.issparse(rows):
+            width, columns = self.dim, rows.indices
+            if 0 < int(used.sum()) <= NARROW * self.dim:
+                self.at = np.flatnonzero(used)
+                width, columns = len(self.at), (np.cumsum(used) - 1).astype(columns.dtype)[columns]
+            data = rows.data * np.repeat(scale[:, 0], np.diff(rows.indptr))
+            self.rows = sp.csr_array((rows.shape[0], width), dtype=data.dtype)  # without the constructor's checks
+            self.rows.data, self.rows.indices, self.rows.indptr = data, columns, rows.indptr
+        self.shape = self.rows.shape
 
     def __matmul__(self, V: Array) -> Array:
         """A V."""
         out: Array = self.rows @ V
-        out *= self.scale
+        if not sp.issparse(self.rows):
+            out *= self.scale
         return out
 
     def back(self, Z: Array) -> Array:
         """A^T Z."""
-        return np.asarray(self.rows.T @ (self.scale * Z))
+        return np.asarray(self.rows.T @ (Z if sp.issparse(self.rows) else self.scale * Z))
+
+    def narrow(self, V: Array) -> Array:
+        """The rows of V, (d, k), that stand for columns of A."""
+        return V if self.at is None else V[self.at]
+
+    def widen(self, U: Array) -> Array:
+        """U, (k, columns of A), with zeros for the columns that are not used."""
+        if self.at is None:
+            return U
+        whole = np.zeros((len(U), self.dim), U.dtype)
+        whole[:, self.at] = U
+        return whole
 
 
 def pointwise(model: LinearModel, x: Array, rows: Any) -> Array:
