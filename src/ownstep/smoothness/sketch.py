@@ -96,8 +96,8 @@ def rank_of(rank: int, dim: int, rows: int, revealing: str, name: str) -> int:
     most = int(REVEALING * rows)
     if revealing == "refuse" and min(rank, dim, rows) > most:
         raise InvalidInput(
-            f"a sketch of rank {rank} would show the span of the {rows} rows of device {name!r}; at most "
-            f"{most} are sent unless allowed by name: OwnCurvature(rank={rank}, revealing=True)"
+            f"a sketch of rank {rank} would show the span of the {rows} rows of device {name!r}, which sends at most "
+            f"{most}; give a smaller rank, or allow it: OwnCurvature(rank={rank}, revealing=True), or --revealing"
         )
     return min(rank, dim, rows if revealing == "allow" else most)
 
