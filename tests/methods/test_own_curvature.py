@@ -379,7 +379,9 @@ def test_a_rank_that_would_show_the_rows_is_refused_unless_named():
 def test_half_of_a_device_s_rows_is_the_most_it_sends():
     for rows, most in ((10, 5), (11, 5), (12, 6)):
         assert rank_of(most, 60, rows, "refuse", "a") == most
-        with pytest.raises(InvalidInput, match=f"span of the {rows} rows of device 'a'; at most {most} are sent"):
+        with pytest.raises(
+            InvalidInput, match=f"the {rows} rows of device 'a', which sends at most {most};.* --revealing$"
+        ):
             rank_of(most + 1, 60, rows, "refuse", "a")
         assert rank_of(most + 1, 60, rows, "reduce", "a") == most
         assert rank_of(50, 60, rows, "allow", "a") == rows
