@@ -71,13 +71,15 @@ class DataHessian:
         """A with A^T A = H_i: for one output, where the loss is convex at every row."""
         if self.outputs > 1 or self.curved.min() < 0:
             return None
-        return Root(self.rows, np.sqrt(self.curved[:, 0]), self.used)
+        return Root(self.rows, np.sqrt(self.curved[:, 0]), self.used if sp.issparse(self.rows) else None)
 
     @cached_property
     def used(self) -> NDArray[np.bool_]:
         """The columns of the device's rows that are not 0."""
         if not sp.issparse(self.rows):
-            return np.asarray(self.rows.any(axis=0))
+            used = np.asarray(self.rows[0] != 0)  # most often all of them are
+            used[~used] = self.rows[:, ~used].any(axis=0)
+            return used
         used = np.zeros(self.features, bool)
         used[self.rows.indices] = True
         return used
@@ -94,7 +96,7 @@ class DataHessian:
         curved = np.trace(self.curved, axis1=1, axis2=2).astype(float)
         if sp.issparse(self.rows):
             return float(np.repeat(curved, np.diff(self.rows.indptr)) @ self.rows.data.astype(float) ** 2)
-        return float(np.asarray((self.rows**2).sum(axis=1), float) @ curved)
+        return float(np.einsum("ij,ij->i", self.rows, self.rows).astype(float) @ curved)
 
 
 class Root:
@@ -103,13 +105,13 @@ class Root:
     Parameters
     ----------
     rows, scale : (n, d), and (n, 1) numbers of at least 0.
-    used : (d,) which columns are not 0.
+    used : (d,) which columns of sparse rows are not 0; None for dense rows.
     """
 
-    def __init__(self, rows: Any, scale: Array, used: NDArray[np.bool_]) -> None:
+    def __init__(self, rows: Any, scale: Array, used: NDArray[np.bool_] | None) -> None:
         self.dim, self.scale, self.at = int(rows.shape[1]), scale, None
         self.rows, self.entries = rows, int(rows.size)
-        if sp.issparse(rows):
+        if used is not None:
             width, columns = self.dim, rows.indices
             if 0 < int(used.sum()) <= NARROW * self.dim:
                 self.at = np.flatnonzero(used)
