@@ -1,6 +1,6 @@
 """Worst cases over networks: time beside a plain CVXPY program, cost by K and N, and thousands of sampled networks.
 
-    python benchmarks/pep_networks.py [--out FOLDER] [--part time|samples|plain] [--longest K] [--samples COUNT]
+    python benchmarks/pep_networks.py [--out FOLDER] [--part time|samples|plain] [--longest K] [--samples COUNT] [--processes N]
 
 Times are CPU seconds of one core, best of a few calls, of the whole enclosure (program, proof, instance and its run).
 The plain program is that of the tests: every device apart, all pairs, one Gram matrix, compiled by CVXPY, N = 2. It is
@@ -18,9 +18,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
+import itertools
 import json
+import multiprocessing
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +82,7 @@ def plainly(*options) -> tuple[float, float | None, str]:
         began = time.process_time()
         try:
             value = plain_network.worst_case(*options)
-        except TypeError:  # no answer
+        except plain_network.NoAnswer:
             seconds = time.process_time() - began
             continue
         return time.process_time() - began, value, plain_network.SOLVER
@@ -167,42 +170,52 @@ MIXED = {
 }
 
 
-def plain_agreement(path: Path, seed: int = 21) -> None:
-    """Every method, metric and kind of network: our upper end beside the plain program's value, random settings."""
-    rows, every = [], 2 * len(MIXED) * len(pep.NETWORK_METRICS)
+def settings(seed: int) -> Iterator[dict]:
+    """One random setting for every method, metric, and one W or a new one each round."""
     rng = np.random.default_rng(seed)
-    plain_network.DIGITS = (1e-8, 1e-7, 1e-6)
-    for name, make in MIXED.items():
-        method, _, order = name.partition("-")
-        for metric in pep.NETWORK_METRICS:
-            for each_round in (False, True):
-                n, rounds = ((2, 4), (3, 3))[int(rng.integers(2))]
-                them = Devices(*rng.dirichlet(np.full(n, 20.0), 1), rng.uniform(1, 2, n), rng.uniform(0.05, 0.3, n))
-                lo, hi = np.sort(rng.uniform(-0.8, 0.8, 2)).round(2).tolist()
-                step, rstar = round(float(rng.uniform(0.05, 0.3)), 3), round(float(rng.uniform(0.2, 1)), 2)
-                points = ("same", "ball", "mean")[int(rng.integers(3))]
-                mine = pep.worst_case(
-                    make(step, **({"order": order} if order else {})), them, rounds, R0, rstar, metric,
-                    network=pep.Spectral(lo, hi, each_round=each_round), start=pep.Start(points), effort=0.0,
-                )  # fmt: skip
-                judged = [f"{metric}{i}" for i in range(n)] if metric.endswith("_worst") else [metric]
-                began, values, solvers = time.process_time(), [], set()
-                for one in judged:
-                    options = (method, order, them.L, them.mu, them.weights, [step] * n, rounds, R0, rstar, one, lo, hi)
-                    _, value, solver = plainly(*options, each_round, points)
-                    values.append(value)
-                    solvers.add(solver)
-                value = None if None in values else max(values)
-                off = None if value is None else abs(mine.upper - value) / value
-                print(f"{name:13s} {metric:17s} N={n} K={rounds} {'each' if each_round else 'one '} W {points:5s} "
-                      f"{mine.upper:.7g}, plain {value} ({' '.join(sorted(solvers))}), {off}", flush=True)  # fmt: skip
-                rows.append({"method": name, "metric": metric, "each_round": each_round, "N": n, "K": rounds,
-                             "network": [lo, hi], "start": points, "step": step, "rstar": rstar, "upper": mine.upper,
-                             "lower": mine.lower, "plain": value, "solvers": sorted(solvers), "relative": off,
-                             "plain_s": time.process_time() - began})  # fmt: skip
-                known = [row["relative"] for row in rows if row["relative"] is not None]
-                told = {"seed": seed, "settings": every, "run": len(rows), "answered": len(known)}
-                path.write_text(json.dumps({**told, "largest": max(known, default=None), "rows": rows}, indent=1))
+    for name, metric, each_round in itertools.product(MIXED, pep.NETWORK_METRICS, (False, True)):
+        n, rounds = ((2, 4), (3, 3))[int(rng.integers(2))]
+        them = Devices(*rng.dirichlet(np.full(n, 20.0), 1), rng.uniform(1, 2, n), rng.uniform(0.05, 0.3, n))
+        lo, hi = np.sort(rng.uniform(-0.8, 0.8, 2)).round(2).tolist()
+        step, rstar = round(float(rng.uniform(0.05, 0.3)), 3), round(float(rng.uniform(0.2, 1)), 2)
+        points = ("same", "ball", "mean")[int(rng.integers(3))]
+        yield {"method": name, "metric": metric, "each_round": each_round, "N": n, "K": rounds, "network": [lo, hi],
+               "start": points, "step": step, "rstar": rstar, "devices": them}  # fmt: skip
+
+
+def compared(one: dict) -> dict:
+    """One setting with our enclosure and the plain program's value."""
+    plain_network.DIGITS = (1e-9, 1e-8, 1e-7, 1e-6)
+    one = dict(one)
+    name, order = one["method"].split("-")
+    them, (lo, hi), n, metric = one.pop("devices"), one["network"], one["N"], one["metric"]
+    method = MIXED[one["method"]](one["step"], **({"order": order} if order else {}))
+    network, start = pep.Spectral(lo, hi, each_round=one["each_round"]), pep.Start(one["start"])
+    common = (one["K"], R0, one["rstar"])
+    mine = pep.worst_case(method, them, *common, metric, network=network, start=start, effort=0.0)
+    judged = [f"{metric}{i}" for i in range(n)] if metric.endswith("_worst") else [metric]
+    steps, constants = [one["step"]] * n, (them.L, them.mu, them.weights)
+    found = [
+        plainly(name, order, *constants, steps, *common, which, lo, hi, one["each_round"], one["start"])
+        for which in judged
+    ]
+    values = [value for _, value, _ in found]
+    value = None if None in values else max(values)
+    off = None if value is None else (mine.upper - value) / value
+    print(f"{one['method']:13s} {metric:17s} N={n} K={one['K']} [{lo}, {hi}] {one['start']:5s} {mine.upper:.7g}, "
+          f"plain {value}, {off}", flush=True)  # fmt: skip
+    return {**one, "upper": mine.upper, "lower": mine.lower, "plain": value, "relative": off,
+            "solvers": sorted({solver for _, _, solver in found}), "plain_s": sum(s for s, _, _ in found)}  # fmt: skip
+
+
+def plain_agreement(path: Path, processes: int, seed: int) -> None:
+    """Every method, metric and kind of network: our upper end beside the plain program's value, random settings."""
+    with multiprocessing.Pool(processes) as pool:
+        rows = list(pool.imap(compared, list(settings(seed))))
+    known = [row["relative"] for row in rows if row["relative"] is not None]
+    told = {"seed": seed, "settings": len(rows), "answered": len(known), "ours_below": sum(x < -1e-6 for x in known)}
+    told |= {"lowest": min(known), "largest": max(known), "rows": rows}
+    path.write_text(json.dumps(told, indent=1))
 
 
 class AnyW(Mixing):
@@ -294,6 +307,8 @@ def main() -> None:
     parser.add_argument("--part", choices=("time", "samples", "plain"), default=None)
     parser.add_argument("--longest", type=int, default=20)
     parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=21, help="of the settings of --part plain")
+    parser.add_argument("--processes", type=int, default=1, help="of --part plain")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     if chosen.part in (None, "time"):
@@ -308,7 +323,7 @@ def main() -> None:
         told = {"network": [NETWORK.lo, NETWORK.hi], "rstar": RSTAR, "seed": 21, "methods": samples(chosen.samples)}
         (chosen.out / "pep-networks-samples.json").write_text(json.dumps(told, indent=1))
     if chosen.part in (None, "plain"):
-        plain_agreement(chosen.out / "pep-networks-plain.json")
+        plain_agreement(chosen.out / "pep-networks-plain.json", chosen.processes, chosen.seed)
 
 
 if __name__ == "__main__":

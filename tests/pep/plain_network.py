@@ -17,6 +17,10 @@ SOLVER = "CLARABEL"
 """Or SCS, which is slower and gives an answer where Clarabel, on long programs, gives none."""
 
 
+class NoAnswer(Exception):
+    """The solver stopped before its tolerance."""
+
+
 class Space:
     """Names unit vectors as they are needed; vectors are dictionaries."""
 
@@ -80,13 +84,30 @@ class Plain:
         return [add((self.N * self.w[i], g)) for i, g in enumerate(self.gradients(X))]
 
     def W(self, X):
-        """A new stack with the same mean."""
-        m = mean(X)
-        Y = [self.space.new() for _ in range(self.N - 1)]
-        Y.append(add((self.N, m), *((-1, y) for y in Y)))
-        key = self.round if self.each_round else 0
-        self.mixed.setdefault(key, []).append((X, Y))
+        """A new stack Y = mean + c (X - mean) + h E with c, h the middle and half the width of the spectrum.
+
+        What is not known of W is E, whose size is that of X: with a narrow spectrum Y itself hardly differs from what
+        is known, and a solver's tolerance would let it differ by more.
+        """
+        m, E = mean(X), []
+        if self.lo < self.hi:
+            E = [self.space.new() for _ in range(self.N - 1)]
+            E.append(add(*((-1, e) for e in E)))
+        c, h = (self.lo + self.hi) / 2, (self.hi - self.lo) / 2
+        Y = [add((1 - c, m), (c, x), *([(h, E[i])] if E else [])) for i, x in enumerate(X)]
+        if E:
+            self.mixed.setdefault(self.round if self.each_round else 0, []).append((X, Y))
         return Y
+
+    def known(self, products):
+        """(X, E) without their means, for each product: E'E <= X'X and X'E symmetric is what is known of them."""
+        c, h, rows = (self.lo + self.hi) / 2, (self.hi - self.lo) / 2, []
+        for X, Y in products:
+            x = [add((1, a), (-1, mean(X))) for a in X]
+            y = [add((1, b), (-1, mean(Y))) for b in Y]
+            e = [add((1 / h, b), (-c / h, a)) for a, b in zip(x, y, strict=True)]
+            rows.append((x, [{key: v for key, v in part.items() if abs(v) > 1e-12} for part in e]))
+        return rows
 
     def solve(self, limits, goal, goal_values):
         """max of <goal> + goal_values, with limits [(list of (factor, vector) squares, bound)]."""
@@ -124,40 +145,35 @@ class Plain:
                 total = sum(inner(s, s) * (self.N * w) ** 2 for s, w in zip(self.star, self.w, strict=True))
                 rules.append(total / self.N <= self.gstar**2)
             for products in self.mixed.values():
-                t = len(products)
-
-                def apart(stack):
-                    m = mean(stack)
-                    return [add((1, x), (-1, m)) for x in stack]
-
-                rows = [(apart(X), apart(Y)) for X, Y in products]
+                rows, t = self.known(products), len(products)
 
                 def form(left, right):
                     return sum(inner(a, b) for a, b in zip(left, right, strict=True))
 
-                below = [[add((1, y), (-self.lo, x)) for x, y in zip(*r, strict=True)] for r in rows]
-                above = [[add((1, y), (-self.hi, x)) for x, y in zip(*r, strict=True)] for r in rows]
                 matrix = cp.Variable((t, t), symmetric=True)
                 for k in range(t):
                     for j in range(k, t):
-                        rules.append(matrix[k, j] == (form(below[k], above[j]) + form(below[j], above[k])) / 2)
+                        (x, e), (y, d) = rows[k], rows[j]
+                        rules.append(matrix[k, j] == form(x, y) - form(e, d))
                         if k < j:
-                            rules.append(form(rows[k][0], rows[j][1]) == form(rows[j][0], rows[k][1]))
-                rules.append(matrix << 0)
+                            rules.append(form(x, d) == form(y, e))
+                rules.append(matrix >> 0)
             for squares, bound in limits:
                 rules.append(sum(factor * inner(v, v) for factor, v in squares) <= bound)
             total = sum(factor * inner(v, v) for factor, v in goal)
             total = total + sum(factor * F[f] for factor, f in goal_values)
             problem = cp.Problem(cp.Maximize(total), rules)
             for digits in DIGITS:
+                asked = {"eps": digits, "max_iters": 1_000_000}
+                if SOLVER == "CLARABEL":  # relative to the answer, which may itself be 1e-4
+                    asked = {"tol_gap_abs": 1e-5 * digits, "tol_gap_rel": digits, "tol_feas": digits}
                 try:
-                    names = ("eps",) if SOLVER == "SCS" else ("tol_gap_abs", "tol_gap_rel", "tol_feas")
-                    more = {"max_iters": 1_000_000} if SOLVER == "SCS" else {}
-                    problem.solve(solver=SOLVER, **dict.fromkeys(names, digits), **more)
-                    break
+                    problem.solve(solver=SOLVER, **asked)
                 except cp.error.SolverError:
                     continue
-            return float(problem.value)
+                if problem.status == "optimal":  # and not "optimal_inaccurate", which may be off in the fourth digit
+                    return float(problem.value)
+            raise NoAnswer(f"{SOLVER} reaches no tolerance of {DIGITS}: {problem.status}")
 
 
 def rounds_of(name, order, p, X, steps, rounds):

@@ -31,12 +31,13 @@ def rows_of(program):
     return np.vstack([program.interpolation.rows.blocks.toarray(), program.heads, program.target[None], *mixed])
 
 
+@pytest.mark.parametrize("spectrum", [(-0.3, 0.6), (0.19, 0.2)], ids=["wide", "narrow"])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_other_columns_state_the_same_conditions(method, monkeypatch) -> None:
+def test_other_columns_state_the_same_conditions(method, spectrum, monkeypatch) -> None:
     """With P = B Q the forms of the trace's columns on B G B' are those of the new columns on G, for every G."""
-    setting = asked(method, UNLIKE, 4, pep.Spectral(-0.3, 0.6), points="ball")
+    setting = asked(method, UNLIKE, 4, pep.Spectral(*spectrum), points="ball")
     sparse = pose(setting)[0]
-    monkeypatch.setattr(network_enclosure, "rebased", lambda path: Blocks(path.frame))
+    monkeypatch.setattr(network_enclosure, "rebased", lambda path, lo, hi: Blocks(path.frame))
     plain = pose(setting)[0]
     assert sparse.blocks.basis is not None
     rng = np.random.default_rng(4)
@@ -46,13 +47,29 @@ def test_other_columns_state_the_same_conditions(method, monkeypatch) -> None:
     here = rows_of(sparse) @ np.concatenate([pack(g) for g in grams])
     there = rows_of(plain) @ np.concatenate([pack(g) for g in old])
     assert here == pytest.approx(there, rel=1e-9, abs=1e-9 * np.abs(there).max())
-    assert np.count_nonzero(rows_of(sparse)) <= np.count_nonzero(rows_of(plain))
+    if spectrum == (-0.3, 0.6):  # a narrow spectrum has what is unknown of W as columns, and they are not sparse
+        assert np.count_nonzero(rows_of(sparse)) <= np.count_nonzero(rows_of(plain))
+
+
+def test_what_is_unknown_of_a_narrow_class_is_as_large_as_what_is_averaged() -> None:
+    """With Y = mean + c (X - mean) + h E the condition on Y is h^2 (E'E - X'X): the same row with E in place of Y."""
+    lo, hi = 0.19, 0.2
+    program, path = pose(asked(DecentralisedGD(0.2), ALIKE, 3, pep.Spectral(lo, hi), points="mean"))
+    square = ((hi - lo) / 2) ** 2
+    gram = np.zeros((program.blocks.apart,) * 2)
+    row = program.blocks.rows(path.steps[0][1])[1][0]  # the first average is of the start
+    at = int(np.argmax(np.abs(program.blocks.rows(path.steps[0][2])[1][0] - lo * row) * (row == 0)))
+    gram[at, at] = 1.0
+    means = np.zeros((program.blocks.width,) * 2)
+    assert program.mixings[0].bounded[0] @ np.concatenate([pack(means), pack(gram)]) == pytest.approx(square, rel=1e-9)
+    gram[at, at], gram[np.argmax(row), np.argmax(row)] = 0.0, 1.0
+    assert program.mixings[0].bounded[0] @ np.concatenate([pack(means), pack(gram)]) == pytest.approx(-square, rel=1e-9)
 
 
 def test_points_are_columns_of_their_own() -> None:
     """Gradient tracking sums everything it has seen; over the new columns a point that is averaged is one column."""
     path = pose(asked(GradientTracking(0.1), ALIKE, 6, pep.Spectral(-0.5, 0.5)))[1]
-    blocks = rebased(path)
+    blocks = rebased(path, -0.5, 0.5)
     for _, x, _ in path.steps[2:]:  # the first two were made without an average
         assert np.count_nonzero(blocks.rows(x)[1]) == 1
     assert np.count_nonzero(Blocks(path.frame).rows(path.steps[-1][1])[1]) > 6

@@ -12,12 +12,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ownstep import Cohort, Never, OwnStep, pep
+from ownstep import Never, OwnStep, pep
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracking, Mixing, Scaffold
 from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.network_proof import differences_of, restate_network
 from ownstep.pep.proof import check_network
-from ownstep.support.errors import OwnstepError
 
 ALIKE = pep.repeated([1.0], 0.1, [2])
 UNLIKE = pep.repeated([1.0, 2.5], [0.1, 0.4], [2, 1], [1.0, 2.0])
@@ -181,12 +180,3 @@ def test_who_takes_part_and_the_given_network_are_part_of_the_proof(name: str) -
         check_network.check(certificate | {"statement": stated})
     same = question(method, devices, 2, 1.0, 0.5, metric, None, None, options.get("schedule"), "rescale")
     assert differences_of(certificate["statement"], restate_network(same)) == []
-
-
-def test_what_has_no_certificate() -> None:
-    worst = pep.worst_case(EXTRA(0.3), ALIKE, 1, 1.0, 0.5, "distance_worst", network=NETWORK)
-    with pytest.raises(OwnstepError, match="worst device"):
-        worst.certify()
-    mean = pep.worst_case(FedAvg(0.2), ALIKE, 1, 1.0, 0.5, schedule=Cohort(1))
-    with pytest.raises(OwnstepError, match="mean over schedules"):
-        mean.certify()

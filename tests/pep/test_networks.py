@@ -50,6 +50,16 @@ def test_four_rounds_against_a_plain_program() -> None:
     assert mine.upper == pytest.approx(plain("nids-", unlike, [0.25] * 2, 4, "consensus", network), rel=2e-5)
 
 
+@pytest.mark.parametrize(("spectrum", "points"), [((-0.03, 0.02), "same"), ((0.21, 0.22), "mean")])
+def test_narrow_classes_against_a_plain_program(spectrum: tuple[float, float], points: str) -> None:
+    """Of W hardly anything is unknown, and no digits are lost over it: both programs agree, and ours is not below."""
+    unlike, network = pep.repeated([1.2, 1.9], [0.1, 0.25]), pep.Spectral(*spectrum, each_round=True)
+    start = pep.Start(points)
+    mine = pep.worst_case(NIDS(0.1), unlike, 3, 1.0, 0.3, "distance_worst", network=network, start=start, effort=0.0)
+    each = [plain("nids-", unlike, [0.1] * 2, 3, f"distance_worst{i}", network, 0.3, points) for i in (0, 1)]
+    assert (1 - 1e-7) * max(each) <= mine.upper <= (1 + 1e-6) * max(each)
+
+
 @pytest.mark.parametrize("metric", ["distance", "gradient", "value_average", "distance_average", "consensus"])
 def test_every_metric_with_unlike_devices(metric: str) -> None:
     """Two kinds, unequal weights, own steps: kinds, shares and the weights N w_i all enter."""

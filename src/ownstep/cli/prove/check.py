@@ -71,7 +71,8 @@ def check(
     options make? The exit code is 1 if it is not.
 
     The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json. The same
-    folder has check_network.py for networks and local steps, and check_rate.py for rates.
+    folder has check_network.py for networks and local steps, check_worst.py for worst devices and means over schedules,
+    and check_rate.py for rates.
 
     Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """
@@ -130,17 +131,19 @@ def _compared(data: Any, meant: Meant) -> list[str]:
     from ownstep.methods.gossip.peers import Peers
     from ownstep.pep.networks.network_bound import question
     from ownstep.pep.networks.network_proof import differences_of, restate_network
-    from ownstep.pep.proof import check_network, check_rate
+    from ownstep.pep.proof import check_network, check_rate, check_worst
     from ownstep.pep.proof.certify import differences, restate
     from ownstep.pep.rates.rate_proof import restate_rate
     from ownstep.pep.trace.symbolic import works_locally
 
     statement, setting = data["statement"], (meant.rounds, meant.r0, meant.rstar, meant.metric)
+    if data["format"] == check_worst.MEAN:
+        return ["the proof is of a mean over schedules, and these options are of one run"]
     if data["format"] == check_rate.FORMAT:
         return differences_of(statement, restate_rate(meant.method, meant.devices, meant.network))
     apart = meant.network is not None or isinstance(meant.method, Peers)
     wide = apart or works_locally(meant.method, meant.devices)
-    if wide != (data["format"] == check_network.FORMAT):
+    if wide != (data["format"] in (check_network.FORMAT, check_worst.FORMAT)):
         kinds = ("over networks or with local steps", "with a server and no local steps")
         mine, asked = kinds if not wide else kinds[::-1]
         return [f"the proof is of a method {mine}, one {asked} was asked"]
@@ -153,12 +156,13 @@ def _compared(data: Any, meant: Meant) -> list[str]:
 def _proved(certificate: Path) -> tuple[Any, Fraction, str]:
     """The certificate, the bound that the checker of its format accepts, and what it states."""
     from ownstep.pep.proof import check as check_server
-    from ownstep.pep.proof import check_network, check_rate
+    from ownstep.pep.proof import check_network, check_rate, check_worst
 
     try:
         data = check_server.read(str(certificate))
         form = data.get("format") if isinstance(data, dict) else None
-        others: dict[Any, Any] = {check_network.FORMAT: check_network, check_rate.FORMAT: check_rate}
+        others: dict[Any, Any] = {one.FORMAT: one for one in (check_network, check_rate, check_worst)}
+        others[check_worst.MEAN] = check_worst
         checker = others.get(form, check_server)
         return data, checker.check(data), checker.describe(data)
     except OSError as error:

@@ -5,11 +5,19 @@ and g = v + mu x + s, a point of round k is then a sum of nearly all columns. He
 averaged takes the place of one average Y that it was made of. Points are then columns of their own, an average is a sum
 of few neighbours, and the solver can split the slack into small overlapping parts.
 
+Where the spectrum [lo, hi] is narrow, Y = WX is nearly known. With c, h its middle and half its width,
+
+    Y = mean(X) + c (X - mean(X)) + h E,    (Y - lo X)'(Y - hi X) = h^2 (E'E - X'X)    without the means,
+
+so E, which is as large as X, is the column. A solver that is given Y must find E among its last digits.
+
 With P the vectors behind the trace's columns and Q those behind the new ones, P = B Q; a row r over the old columns is
 the row r B over the new ones.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,21 +28,22 @@ from ownstep.pep.networks.program import Blocks
 
 Array = NDArray[np.float64]
 
-LEAST = 1e-2
-"""An average takes part in a point, to be replaced by it, from this share of the point's largest term on."""
+LEAST = 0.2
+"""What is unknown of an average is replaced by a point from this share of the point's largest term on."""
 
 
-def rebased(path: Path) -> Blocks:
+def rebased(path: Path, lo: float, hi: float) -> Blocks:
     """The blocks of a trace, with every point a column of its own where averages lead to it."""
     blocks = Blocks(path.frame)
     if not path.steps:
         return blocks
+    bases = _unknown(blocks, path, (lo + hi) / 2, (hi - lo) / 2)
     points = [*(e.x for e in path.evaluations), *(x for _, x, _ in path.steps)]
     points.sort(key=lambda x: (x.difference.shape[1], x.mean_rows.shape[1]))
     mean, apart = _averages(blocks, path)
     found = []
-    for b, n in enumerate(blocks.sizes):
-        basis, unit, free = np.eye(n), blocks.units[b].copy(), (mean if b == 0 else apart).copy()
+    for b in range(len(blocks.sizes)):
+        basis, unit, free = bases[b], blocks.units[b].copy(), (mean if b == 0 else apart).copy()
         for row in (row for x in points for row in _rows(blocks, b, x)):
             _replace(basis, unit, free, row, path.frame.units[0])
         found.append((basis, unit))
@@ -46,28 +55,43 @@ def on_class(path: Path, blocks: Blocks, factor: float, grams: tuple[Array, ...]
 
     On that matrix an average is no new vector, Y = mean(X) + lambda (X - mean(X)): its columns follow from the others.
     """
-    count, last = len(blocks.kinds), int(np.argmax(blocks.kinds.shares))
-    others = [c for c in range(count) if c != last]
     mean, apart = _averages(blocks, path)
     vectors = []
     for b, (n, gram) in enumerate(zip(blocks.sizes, grams, strict=True)):
         old = np.zeros((n, len(gram)))
         old[np.flatnonzero(~(mean if b == 0 else apart)), np.arange(len(gram))] = 1.0
         vectors.append(old)
+    for b, column, row in _on_one_matrix(blocks, path, factor):
+        vectors[b][column] = row @ vectors[b]
+    out = []
+    for b, gram in enumerate(grams):
+        new = vectors[b] if blocks.basis is None else np.linalg.solve(blocks.basis[b], vectors[b])
+        out.append(np.asarray(new @ gram @ new.T))
+    return out
+
+
+def _on_one_matrix(blocks: Blocks, path: Path, factor: float) -> Iterator[tuple[int, int, Array]]:
+    """(block, column, its row over earlier columns) of every average, if W were lambda I + (1 - lambda) 11'/N."""
+    last = int(np.argmax(blocks.kinds.shares))
+    others = [c for c in range(len(blocks.kinds)) if c != last]
     for _, x, y in path.steps:
         middle = x.mean()
         reached = middle + factor * (x - middle)
         rows, differences = padded(reached.mean_rows, blocks.width), padded(reached.difference, blocks.apart)
         first = y.mean_rows.shape[1] - len(others)
         for position, c in enumerate(others):
-            vectors[0][first + position] = rows[c] @ vectors[0]
+            yield 0, first + position, rows[c]
         for b, c in enumerate(blocks.twins, start=1):
-            vectors[b][y.difference.shape[1] - 1] = differences[c] @ vectors[b]
-    out = []
-    for b, gram in enumerate(grams):
-        new = vectors[b] if blocks.basis is None else np.linalg.solve(blocks.basis[b], vectors[b])
-        out.append(np.asarray(new @ gram @ new.T))
-    return out
+            yield b, y.difference.shape[1] - 1, differences[c]
+
+
+def _unknown(blocks: Blocks, path: Path, middle: float, half: float) -> list[Array]:
+    """The bases in which the columns of an average Y are those of E, with Y = mean + c (X - mean) + h E."""
+    bases = [np.eye(n) for n in blocks.sizes]
+    for b, column, row in _on_one_matrix(blocks, path, middle):
+        bases[b][column] = row @ bases[b]
+        bases[b][column, column] = half
+    return bases
 
 
 def _averages(blocks: Blocks, path: Path) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -33,7 +33,7 @@ from ownstep.support.errors import OwnstepError
 
 Array = NDArray[np.float64]
 
-ATTEMPTS = ((1e-4, 1e-9), (1e-2, 1e-9), (1e-3, 1e-8), (1e-2, 1e-8), (1e-1, 1e-7), (1.0, 1e-6))
+ATTEMPTS = ((1e-4, 1e-9), (1e-2, 1e-9), (1e-1, 1e-9), (1e-3, 1e-8), (1e-2, 1e-8), (1e-1, 1e-7), (1.0, 1e-6))
 """(Smallest change of a column's unit over the largest, how far inside their cones multipliers are asked to be); the
 next one is tried where a proof came out short."""
 

@@ -8,6 +8,7 @@ the power of the rounds: this is for small cases.
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ownstep.pep.networks.kind_vectors import Frame, Kinds, Shared
 from ownstep.pep.networks.network_trace import Follower, Path, answer
 from ownstep.pep.networks.program import Blocks, combine, interpolate, triples
 from ownstep.pep.networks.scaled import Program
+from ownstep.pep.proof.certify import rational
 from ownstep.pep.trace.symbolic import NotLinear, explain
 from ownstep.support.errors import InvalidInput
 
@@ -33,15 +35,15 @@ METRICS = ("value", "distance", "gradient")
 Present = NDArray[np.bool_]
 
 
-def sets(rule: Bernoulli | Cohort, devices: int) -> list[tuple[Present, float]]:
+def sets(rule: Bernoulli | Cohort, devices: int) -> list[tuple[Present, Fraction]]:
     """Who may take part in a round, and how probable each such set is."""
     if isinstance(rule, Cohort):
         chosen = list(itertools.combinations(range(devices), rule.size))
-        return [(np.isin(np.arange(devices), some), 1 / len(chosen)) for some in chosen]
-    found = []
+        return [(np.isin(np.arange(devices), some), Fraction(1, len(chosen))) for some in chosen]
+    found, p = [], rational(rule.p)
     for bits in itertools.product([True, False], repeat=devices):
         there = sum(bits)
-        probability = rule.p**there * (1 - rule.p) ** (devices - there)
+        probability = p**there * (1 - p) ** (devices - there)
         if probability > 0:
             found.append((np.array(bits), probability))
     return found
@@ -64,10 +66,10 @@ def check_chance(rule: Bernoulli | Cohort, devices: int, rounds: int, metric: st
     return rule
 
 
-def _ends(asked: Question, gradient: Any, state: Any, rounds: int, name: str = "") -> list[tuple[float, Any]]:
+def _ends(asked: Question, gradient: Any, state: Any, rounds: int, name: str = "") -> list[tuple[Fraction, Any]]:
     """(probability, state) of every schedule; all sets of a round see the same gradients."""
     if not rounds:
-        return [(1.0, state)]
+        return [(Fraction(1), state)]
     assert asked.chance is not None
     ask, found = asked.method.ask(state), []
     seen: dict[str, Any] = {}
@@ -89,22 +91,15 @@ def pose_mean(asked: Question) -> tuple[Program, Path]:
     """The program of the mean metric; every device is kept apart, as the schedules tell them apart."""
     from ownstep.pep.networks.network_enclosure import heads_of
 
-    devices, tilted = asked.devices, asked.rstar > 0 and asked.tilted
-    kinds = Kinds.of(devices, np.arange(len(devices), dtype=float)[:, None], unit=asked.units.curvature)
+    tilted = asked.rstar > 0 and asked.tilted
+    kinds = apart(asked)
     frame = Frame(kinds)
     slope = asked.r0 * float(kinds.L.max())
     start = frame.shared(asked.r0)
     tilt = frame.balanced(slope, kinds.weights, np.zeros(0)) if tilted else None
     own = frame.stack(asked.r0) if tilted and asked.own else None
     follower = Follower(frame, tilt, slope)
-    try:
-        ends = _ends(asked, follower.gradient, asked.method.start(start, asked.told), asked.rounds)
-        points = [(p, asked.method.point(state)) for p, state in ends]
-    except NotLinear as error:
-        raise NotLinear(explain(asked.method, str(error))) from None
-    except TypeError as error:
-        raise NotLinear(explain(asked.method, f"what it does to vectors ({error}) is not linear")) from error
-    points = _merged(points)
+    points = ends_of(asked, follower, start)
     if asked.metric != "distance":
         for j, (_, point) in enumerate(points):
             follower.gradient(point, f"K{j}")
@@ -122,19 +117,36 @@ def pose_mean(asked: Question) -> tuple[Program, Path]:
             last = follower.evaluations[j - len(points)]
             point = last.v.combined(kinds.weights) + bend * point
         forms.append(blocks.square(point))
-        factors.append(p * (bend / 2 if asked.metric == "value" else 1.0))
+        factors.append(float(p) * (bend / 2 if asked.metric == "value" else 1.0))
         if asked.metric == "value":
             at = len(follower.evaluations) - len(points) + j + 1
             for c in np.flatnonzero(inter.value[:, at] >= 0):
-                values[inter.value[c, at]] += p * kinds.weights[c]
+                values[inter.value[c, at]] += float(p) * kinds.weights[c]
     target = blocks.packed([combine(forms, factors)])[0]
     return Program(blocks, inter, (), blocks.packed(heads), head_names, target, values, slope * asked.r0), path
 
 
-def _merged(points: list[tuple[float, Shared]]) -> list[tuple[float, Shared]]:
+def ends_of(asked: Question, follower: Follower, start: Shared) -> list[tuple[Fraction, Shared]]:
+    """Where the method may be after the last round, each with its probability, which sum to one."""
+    try:
+        ends = _ends(asked, follower.gradient, asked.method.start(start, asked.told), asked.rounds)
+        return _merged([(p, asked.method.point(state)) for p, state in ends])
+    except NotLinear as error:
+        raise NotLinear(explain(asked.method, str(error))) from None
+    except TypeError as error:
+        raise NotLinear(explain(asked.method, f"what it does to vectors ({error}) is not linear")) from error
+
+
+def apart(asked: Question) -> Kinds:
+    """Every device kept apart, as the schedules tell them apart."""
+    marks = np.arange(len(asked.devices), dtype=float)[:, None]
+    return Kinds.of(asked.devices, marks, unit=asked.units.curvature)
+
+
+def _merged(points: list[tuple[Fraction, Shared]]) -> list[tuple[Fraction, Shared]]:
     """Schedules that end at the same point, as one."""
     width = max(len(x.mean_row) for _, x in points)
-    found: dict[bytes, tuple[float, Shared]] = {}
+    found: dict[bytes, tuple[Fraction, Shared]] = {}
     for p, x in points:
         key = (np.round(np.pad(x.mean_row, (0, width - len(x.mean_row))), 13) + 0.0).tobytes()
         found[key] = (p + found[key][0] if key in found else p, x)
@@ -148,8 +160,8 @@ def mean_error(asked: Question, instance: NetworkInstance) -> float:
     for p, end in _ends(asked, lambda x, _: unit * instance.gradients(x), state, asked.rounds):
         x = np.asarray(asked.method.point(end))
         if asked.metric == "value":
-            total += p * instance.value(x)
+            total += float(p) * instance.value(x)
             continue
         vector = asked.devices.weights @ instance.gradients(x) if asked.metric == "gradient" else x
-        total += p * float(vector @ vector)
+        total += float(p) * float(vector @ vector)
     return total

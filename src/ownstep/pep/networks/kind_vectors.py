@@ -83,6 +83,17 @@ class Kinds:
         """The same kinds in the method's own units."""
         return replace(self, mu=self.unit * self.mu, L=self.unit * self.L, unit=1.0)
 
+    def alone(self, device: int) -> Kinds:
+        """The same kinds with one device as the last kind, where it has companions."""
+        c = int(self.index[device])
+        if self.counts[c] == 1:
+            return self
+        index, counts = self.index.copy(), np.append(self.counts, 1)
+        index[device] = len(self)
+        counts[c] -= 1
+        more = {name: np.append(getattr(self, name), getattr(self, name)[c]) for name in ("weight", "mu", "L")}
+        return replace(self, index=index, counts=counts, twins=counts > 1, **more)
+
     def by_kind(self, numbers: Array) -> Array:
         """One number per device, as one per kind."""
         first = np.array([numbers[np.argmax(self.index == c)] for c in range(len(self))])

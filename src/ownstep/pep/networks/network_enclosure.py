@@ -170,15 +170,12 @@ def pose(
     deadline : when to give up, in seconds of ``time.monotonic``.
     """
     in_time(deadline)
-    marks = marks_of(asked)
-    if marked is not None:
-        mine = (np.arange(len(asked.devices)) == marked).astype(float)[:, None]
-        marks = mine if marks is None else np.column_stack([marks, mine])
-    network = asked.network
+    marks, network = marks_of(asked), asked.network
     if network is not None and network.lo == network.hi:
         factor = network.hi  # one eigenvalue, one matrix
     unit = asked.units.curvature
     kinds = Kinds.of(asked.devices, marks, any_number=network is not None and network.any_number, unit=unit)
+    kinds = kinds if marked is None else kinds.alone(marked)
     tilted = asked.rstar > 0 and asked.tilted
     path = follow(
         asked.method,
@@ -197,13 +194,13 @@ def pose(
     final, judged = _judged(asked, path, marked)
     if asked.start.trackers is not None and not any(e.name == "0" for e in path.evaluations):
         raise InvalidInput("a bound on the first gradients needs a first round")
-    blocks = rebased(path)
+    lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
+    blocks = rebased(path, lo, hi)
     names, found = triples(blocks, path.follower.evaluations, path.own, path.tilt)
     in_time(deadline)
     inter = interpolate(blocks, names, found)
     heads, head_names = heads_of(asked, path, blocks)
     target, target_values = _target(asked, path, blocks, inter.value, final, judged)
-    lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
     program = Program(
         blocks,
         inter,
@@ -307,6 +304,7 @@ class Upper:
     ----------
     marked : the device judged, for the worst-device metrics.
     given : worst cases of single matrices found on the way, by their factor lambda; good enough for an instance.
+    each : for the worst device, the upper end of each kind, of which this is the largest.
     """
 
     proof: Proof
@@ -314,6 +312,7 @@ class Upper:
     path: Path
     marked: int | None
     given: dict[float, Upper] = field(default_factory=dict)
+    each: tuple[Upper, ...] = ()
 
 
 INSIDE = (1e-8, 1e-7, 1e-6)
@@ -343,7 +342,7 @@ def upper(
         marked = int(np.argmax(kinds.index == c))
         program, path = pose(asked, factor, marked, deadline)
         found.append(Upper(prove(program, inside=inside, deadline=deadline), program, path, marked))
-    return max(found, key=lambda one: one.proof.bound)
+    return replace(max(found, key=lambda one: one.proof.bound), each=tuple(found))
 
 
 def ends(asked: Question, program: Program, deadline: float) -> dict[float, Upper]:

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from ownstep.methods.base import Method
-from ownstep.pep.networks.kind_vectors import Agents, Kinds, Shared
+from ownstep.pep.networks.expectation import apart, ends_of
+from ownstep.pep.networks.kind_vectors import Agents, Frame, Kinds, Shared
 from ownstep.pep.networks.network_enclosure import Question, Upper, callers_question, marks_of
-from ownstep.pep.networks.network_trace import follow
+from ownstep.pep.networks.network_trace import Follower, follow
 from ownstep.pep.networks.spectral import Spectral
+from ownstep.pep.proof import check_network, check_worst
 from ownstep.pep.proof.certify import LONGEST_NAME, Certified, called, rational
-from ownstep.pep.proof.check_network import FORMAT, check, describe, digest
+from ownstep.pep.proof.check_network import FORMAT, digest
 from ownstep.pep.trace.units import Units
 from ownstep.support.errors import OwnstepError
 from ownstep.support.files import write_atomically
@@ -36,16 +38,19 @@ def certify_network(asked: Question, found: Upper, lower: float, path: str | Pat
     ------
     OwnstepError : when the exact slack is not positive semidefinite, or the metric has no certificate.
     """
-    if asked.metric.endswith("_worst"):
-        raise OwnstepError("the worst device has no rational certificate: each device would need one of its own")
+    given = callers_question(asked)
     if asked.chance is not None:
-        raise OwnstepError("a mean over schedules has no rational certificate")
-    certificate = _exact(callers_question(asked), found, asked.units)
+        certificate = _of_mean(given, found, asked.units)
+    elif asked.metric.endswith("_worst"):
+        certificate = _of_worst(given, found, asked.units)
+    else:
+        certificate = _exact(given, found, asked.units, _statement(given, found.program.blocks.kinds.carried()))
+    checker: Any = check_network if certificate["format"] == FORMAT else check_worst
     try:
-        bound = check(certificate)
+        bound = checker.check(certificate)
     except ValueError as why:
         raise OwnstepError(f"the bound does not survive exact arithmetic: {why}") from None
-    return Certified(lower, bound, certificate, write_certificate(certificate, path), describe(certificate))
+    return Certified(lower, bound, certificate, write_certificate(certificate, path), checker.describe(certificate))
 
 
 def write_certificate(certificate: dict[str, Any], path: str | Path | None) -> Path | None:
@@ -63,6 +68,8 @@ def write_certificate(certificate: dict[str, Any], path: str | Path | None) -> P
 
 def restate_network(asked: Question) -> dict[str, Any]:
     """The statement that a certificate of this worst case makes, from the method itself; nothing is solved."""
+    if asked.chance is not None:
+        return _mean_statement(asked)
     any_number = asked.network is not None and asked.network.any_number
     return _statement(asked, Kinds.of(asked.devices, marks_of(asked), any_number=any_number))
 
@@ -99,18 +106,33 @@ def _listed(statement: dict[str, Any], name: str) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _exact(asked: Question, found: Upper, units: Units) -> dict[str, Any]:
+def _of_worst(asked: Question, found: Upper, units: Units) -> dict[str, Any]:
+    """One statement, and multipliers for each kind, a device of which is judged."""
+    statement = restate_network(asked)
+    if statement["stack"] is None:
+        raise OwnstepError(f"no device has a point of its own: certify the metric {asked.metric.partition('_')[0]!r}")
+    parts = [_exact(asked, one, units, check_worst.split(statement, c)) for c, one in enumerate(found.each)]
+    bound = max((part["bound"] for part in parts), key=Fraction)
+    many = [part["multipliers"] for part in parts]
+    return {"format": check_worst.FORMAT, "statement": statement, "bound": bound, "multipliers": many}
+
+
+def _of_mean(asked: Question, found: Upper, units: Units) -> dict[str, Any]:
+    """The tree of schedules, and multipliers between all the points in it."""
+    statement = restate_network(asked)
+    if len(statement["ends"]) != len(found.path.points):
+        raise OwnstepError("this mean has no rational certificate: schedules end at one point by rounding alone")
+    return _exact(asked, found, units, statement) | {"format": check_worst.MEAN}
+
+
+def _exact(asked: Question, found: Upper, units: Units, statement: dict[str, Any]) -> dict[str, Any]:
     """The statement, and multipliers for which the values cancel exactly; ``found`` is in ``units``, all else not."""
-    statement = _statement(asked, found.program.blocks.kinds.carried())
     if sum(step["do"] == "mix" for step in statement["steps"]) != len(found.path.steps):
         raise OwnstepError("this method has no rational certificate: its averages are known in part")
     inter, m = found.program.interpolation, found.proof.multipliers.carried(units, asked.metric)
     order = [j for j, step in enumerate(statement["steps"]) if step["do"] == "gradient"]
-    names: list[Any] = ["*", *order]
-    if "K" in inter.names:
-        names.append("K")
-    if "own" in inter.names:
-        names.append("own")
+    last = [name for name in ("K", "own") if name in inter.names]
+    names: list[Any] = ["*", *order[: len(inter.names) - 1 - len(last)], *last]
     multipliers = {tuple(pair): Fraction(float(t)) for pair, t in zip(inter.pairs.tolist(), m.conditions, strict=True)}
     _cancel(statement, found, multipliers)
     heads = [Fraction(float(t)) for t in m.heads]
@@ -155,11 +177,12 @@ def _cancel(statement: dict[str, Any], found: Upper, multipliers: dict[tuple[int
     for (c, p, q), t in multipliers.items():
         left[c, q] = left.get((c, q), Fraction(0)) - t
         left[c, p] = left.get((c, p), Fraction(0)) + t
-    if statement["metric"].startswith("value"):
-        at = inter.names.index("K")
+    judged = [(Fraction(1), inter.names.index("K"))] if "K" in inter.names else []
+    judged += [(Fraction(p), 1 + step) for p, step in statement.get("ends", ())]
+    for p, at in judged if statement["metric"].startswith("value") else ():
         for c, kind in enumerate(statement["devices"]):
             if inter.value[c, at] >= 0:
-                left[c, at] = left.get((c, at), Fraction(0)) + int(kind["count"]) * Fraction(kind["weight"])
+                left[c, at] = left.get((c, at), Fraction(0)) + p * int(kind["count"]) * Fraction(kind["weight"])
     for (c, point), rest in left.items():
         if point != 0 and rest:
             pair = (c, 0, point) if rest > 0 else (c, point, 0)
@@ -179,24 +202,7 @@ def _statement(asked: Question, kinds: Kinds) -> dict[str, Any]:
         steps.append((first_column(e.v), "gradient", e.x, 0, e.v))
     for group, x, y in path.steps:
         steps.append((first_column(y), "mix", x, group, y))
-    steps.sort(key=lambda step: step[0])
-    columns: dict[int, tuple[int, int]] = {}
-    apart: dict[int, int] = {}
-    same = start.points == "same"
-    if same:
-        columns[0] = (0, 0)
-    atoms = [*([] if same else [path.start]), *(step[4] for step in steps)]
-    for atom, stack in enumerate(atoms, start=int(same)):
-        apart[int(np.argmax(np.abs(stack.difference[0])))] = atom
-        for c in range(count):
-            columns[int(np.argmax(np.abs(stack.mean_rows[c])))] = (atom, c)
-    shifts = [1.0]
-    write = Writer(count, columns, apart, shifts)
-    written = []
-    for _, do, x, group, _ in steps:
-        of, move = write(x)
-        written.append({"do": do, "of": of, "group": group})
-        shifts.append(0.0 if do == "gradient" else move)
+    write, written = _written(count, path.start if apart_at_first else None, steps)
     ends = {"lo": str(rational(network.lo)), "hi": str(rational(network.hi))} if network is not None else None
     held = path.stacks[-1]
     does = {
@@ -209,13 +215,65 @@ def _statement(asked: Question, kinds: Kinds) -> dict[str, Any]:
         "method": {"name": called_on(asked.method, network), "digest": digest(does)},
         "any_number": network is not None and network.any_number,
         "network": ends,
-        "start": {
-            "points": start.points,
-            "r0": str(rational(asked.r0)),
-            "rstar": "inf" if math.isinf(asked.rstar) else str(rational(asked.rstar)),
-            "gradients": None if start.gradients is None else str(rational(start.gradients)),
-            "trackers": None if start.trackers is None else str(rational(start.trackers)),
-        },
+        "start": _written_start(asked),
+        "metric": asked.metric,
+        **does,
+    }
+
+
+def _written(
+    count: int, start: Agents | None, steps: list[tuple[int, str, Any, int, Agents]]
+) -> tuple[Writer, list[dict[str, Any]]]:
+    """What the devices do, in order, and what writes vectors over the atoms that came of it; ``start`` if one each."""
+    columns: dict[int, tuple[int, int]] = {}
+    apart: dict[int, int] = {}
+    steps.sort(key=lambda step: step[0])
+    if start is None:
+        columns[0] = (0, 0)
+    atoms = [*([] if start is None else [start]), *(step[4] for step in steps)]
+    for atom, stack in enumerate(atoms, start=int(start is None)):
+        apart[int(np.argmax(np.abs(stack.difference[0])))] = atom
+        for c in range(count):
+            columns[int(np.argmax(np.abs(stack.mean_rows[c])))] = (atom, c)
+    shifts = [1.0]
+    write = Writer(count, columns, apart, shifts)
+    written = []
+    for _, do, x, group, _ in steps:
+        of, move = write(x)
+        written.append({"do": do, "of": of, "group": group})
+        shifts.append(0.0 if do == "gradient" else move)
+    return write, written
+
+
+def _written_start(asked: Question) -> dict[str, Any]:
+    """What is known of the start."""
+    bounds = {name: getattr(asked.start, name) for name in ("gradients", "trackers")}
+    return {
+        "points": asked.start.points,
+        "r0": str(rational(asked.r0)),
+        "rstar": "inf" if math.isinf(asked.rstar) else str(rational(asked.rstar)),
+        **{name: None if bound is None else str(rational(bound)) for name, bound in bounds.items()},
+    }
+
+
+def _mean_statement(asked: Question) -> dict[str, Any]:
+    """The tree of all schedules as what the devices do; the last steps are the gradients at its ends."""
+    kinds = apart(asked)
+    frame = Frame(raw_kinds(kinds), raw=True)
+    follower = Follower(frame, None, float(kinds.L.max()) * asked.r0)
+    ends = ends_of(asked, follower, frame.shared(asked.r0))
+    inner = len(follower.evaluations)
+    for j, (_, point) in enumerate(ends):
+        follower.gradient(point, f"K{j}")
+    steps: list[Any] = [(first_column(e.v), "gradient", e.x, 0, e.v) for e in follower.evaluations]
+    written = _written(len(kinds), None, steps)[1]
+    does = {"steps": written, "ends": [[str(p), inner + j] for j, (p, _) in enumerate(ends)]}
+    return {
+        "devices": written_devices(kinds),
+        "method": {"name": called_on(asked.method, None), "digest": digest(does, "steps", "ends")},
+        "any_number": False,
+        "network": None,
+        "start": _written_start(asked),
         "metric": asked.metric,
         **does,
     }

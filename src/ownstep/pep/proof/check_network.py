@@ -144,10 +144,9 @@ class Case:
             self.product(c, a[c], b[c], factor * weights[c])
 
     def vector(self, written: Any, atoms: list[Stack], shifts: list[Fraction]) -> tuple[Stack, Fraction]:
-        """A vector of the statement, and how far it moves when everything is moved by one.
+        """A vector of the statement, and how far it moves when everything is moved by one: alike for all kinds.
 
-        By kind: "own" pairs [atom, number], and "means" [kind, atom, number]. All kinds must move alike: a method does
-        not know where the origin is.
+        By kind: "own" pairs [atom, number], and "means" [kind, atom, number]. A method does not know the origin.
         """
         need(len(written) == len(self.every), "a vector has one entry for each kind")
         out: Stack = []
@@ -182,12 +181,10 @@ def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], 
     rstar, same = s["start"]["rstar"], s["start"]["points"] == "same"
     tilted = rstar == "inf" or radius(rstar) > 0
     need(s["start"]["points"] in STARTS, "the start")
-    start = case.fresh("x")
-    if same:
-        start = [({"x0": ONE}, {}) for _ in case.every]
+    start: Stack = [({"x0": ONE}, {}) for _ in case.every] if same else case.fresh("x")
     several = case.devices > 1 or s["any_number"]
     tilt = case.fresh("s", weights=case.weight) if tilted and several else None
-    atoms: list[Stack] = [start]
+    atoms, shifts = [start], [ONE]
     triples: dict[Any, tuple[Stack, Stack]] = {}
     mixed: list[Any] = []
 
@@ -195,8 +192,6 @@ def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], 
         v = case.fresh(("v", name), free=lambda c: case.mu[c] < case.L[c])
         triples[name] = (x, v)
         return case.combine((ONE, v), (case.mu, x), *([(ONE, tilt)] if tilt is not None else []))
-
-    shifts = [ONE]
 
     def point_of(written: Any) -> Stack:
         x, move = case.vector(written, atoms, shifts)
@@ -290,23 +285,26 @@ def spectral(case: Case, mixed: list[Any], m: Any) -> None:
 
 def subtract_metric(case: Case, s: Any, triples: Any, judged: Stack, stack: Stack | None) -> Vector:
     """Take the metric from the forms, and return what it takes from the values."""
-    kind, point = s["metric"].split("_")[0], judged[0]
+    kind = s["metric"].split("_")[0]
     if s["metric"] in ("distance_devices", "consensus"):
         devices = judged if stack is None else stack
         devices = case.apart(devices) if kind == "consensus" else devices
         case.average(devices, devices, -ONE, case.share)
         return {}
     need(s["metric"] in METRICS, "the metric")
+    return subtract_point(case, kind, "K", judged, triples.get("K", (judged, judged))[1], ONE, {})
+
+
+def subtract_point(case: Case, kind: str, name: Any, at: Stack, v: Stack, times: Fraction, values: Vector) -> Vector:
+    """Take ``times`` the metric at one point of all devices from the forms and from the values."""
+    x = at[0][0]
     curved = sum((w * mu for w, mu in zip(case.weight, case.mu, strict=True)), Fraction(0))
-    if kind == "distance":
-        add(case.forms["mean"], point[0], point[0], -ONE)
-    elif kind == "gradient":
-        slope = total((curved, point[0]), *((case.weight[c], triples["K"][1][c][0]) for c in case.every))
-        add(case.forms["mean"], slope, slope, -ONE)
-    else:
-        add(case.forms["mean"], point[0], point[0], -curved / 2)
-        return {(c, "K"): -case.weight[c] for c in case.every if case.mu[c] < case.L[c]}
-    return {}
+    slope = total((curved, x), *((case.weight[c], v[c][0]) for c in case.every)) if kind == "gradient" else x
+    add(case.forms["mean"], slope, slope, -times * (curved / 2 if kind == "value" else 1))
+    for c in case.every if kind == "value" else ():
+        if case.mu[c] < case.L[c]:
+            values[c, name] = values.get((c, name), 0) - times * case.weight[c]
+    return values
 
 
 def check(certificate: Any) -> Fraction:
@@ -316,12 +314,18 @@ def check(certificate: Any) -> Fraction:
     fields(s, "devices", "method", "any_number", "network", "start", "metric", "steps", "points", "stack")
     fields(s["start"], "points", "r0", "rstar", "gradients", "trackers")
     fields(m, "start", "conditions", "Z", "a")
-    bound = exact(text)
-    case = Case(s)
-    triples, mixed, tilt, start, judged, stack = run(case, s)
-    nothing: Stack = [({}, {}) for _ in case.every]
-    known = {"*": (nothing, nothing), **triples}
-    values = subtract_metric(case, s, triples, judged, stack)
+    bound, case = exact(text), Case(s)
+    seen = run(case, s)
+    values = subtract_metric(case, s, seen[0], seen[4], seen[5])
+    need(proved_by(case, s, m, seen, values) <= bound, "the multipliers do not prove the bound stated")
+    need(fields(s["method"], "name", "digest")[1] == digest(s), "the digest is not that of the steps")
+    return bound
+
+
+def proved_by(case: Case, s: Any, m: Any, seen: Any, values: Vector) -> Fraction:
+    """What the multipliers prove of the metric that was taken from the forms and the values."""
+    triples, mixed, tilt, start, *_ = seen
+    known = {"*": ([({}, {})] * len(case.L),) * 2, **triples}
     for c, p, q, times in m["conditions"]:
         need(all(type(name) in (int, str) and name in known for name in (p, q)), f"there is no point {p!r} or {q!r}")
         t, (x_p, v_p), (x_q, v_q) = exact(times), known[p], known[q]
@@ -341,9 +345,7 @@ def check(certificate: Any) -> Fraction:
     spectral(case, mixed, m)
     need(not any(value for (_, point), value in values.items() if point != "*"), "the values do not cancel")
     need(all(map(semidefinite, case.forms.values())), "the slack is not positive semidefinite")
-    need(proved <= bound, "the multipliers do not prove the bound stated")
-    need(fields(s["method"], "name", "digest")[1] == digest(s), "the digest is not that of the steps")
-    return bound
+    return proved
 
 
 def digest(s: Any, *names: str) -> str:

@@ -1,0 +1,216 @@
+"""Rational proofs of the worst device and of means over schedules, and forgeries of them."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ownstep import Bernoulli, Cohort, Never, OwnStep, pep
+from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracking, Mixing
+from ownstep.pep.networks.network_bound import question
+from ownstep.pep.networks.network_proof import differences_of, restate_network
+from ownstep.pep.proof import check_network, check_worst
+from ownstep.support.errors import OwnstepError
+
+UNLIKE = pep.repeated([1.0, 2.5], [0.1, 0.4], [2, 1], [1.0, 2.0])
+INTERLEAVED = pep.repeated([1.0, 2.5, 1.0], [0.1, 0.4, 0.1], [1, 2, 2], [1.0, 2.0, 1.0])
+TWO = pep.repeated([1.0, 3.0], [0.1, 0.3], [1, 1], [1.0, 2.0])
+NETWORK = pep.Spectral(-0.5, 0.5)
+W = Mixing(np.array([[0.6, 0.3, 0.1], [0.3, 0.5, 0.2], [0.1, 0.2, 0.7]]))
+CASES = {
+    "own steps": (DecentralisedGD("own", order="atc"), UNLIKE, "distance_worst", {"network": NETWORK}),
+    "many alike": (GradientTracking(0.1), pep.repeated([1.0], 0.1, [50]), "value_worst", {"network": NETWORK}),
+    "interleaved, apart": (
+        NIDS("own"),
+        INTERLEAVED,
+        "value_worst",
+        {"network": NETWORK, "start": pep.Start("ball", gradients=2.0)},
+    ),
+    "a given network": (EXTRA(0.2, graph=W), UNLIKE, "distance_worst", {"start": pep.Start()}),
+    "cohort": (OwnStep(Never()), TWO, "value", {"schedule": Cohort(1)}),
+    "cohort, gradient": (OwnStep(Never()), UNLIKE, "gradient", {"schedule": Cohort(2), "rounds": 1}),
+    "coins": (FedAvg(0.2, local_steps=2), TWO, "distance", {"schedule": Bernoulli(0.6), "rounds": 1}),
+}
+
+
+def bounded(name: str):
+    method, devices, metric, options = CASES[name]
+    options = dict(options)
+    return pep.worst_case(method, devices, options.pop("rounds", 2), 1.0, 0.5, metric, effort=0.2, **options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_worst_devices_and_means_are_proved(name: str) -> None:
+    bound = bounded(name)
+    proved = bound.certify()
+    assert bound.lower <= proved.upper <= bound.upper * (1 + 1e-12)
+    said = "the mean of" if "schedule" in CASES[name][3] else "at the last point x = x_i^K of every device"
+    assert said in proved.statement
+
+
+@pytest.fixture(scope="module")
+def worst() -> dict:
+    return bounded("own steps").certify().certificate
+
+
+@pytest.fixture(scope="module")
+def mean() -> dict:
+    return bounded("cohort").certify().certificate
+
+
+def test_the_device_that_is_judged_is_split_off(worst: dict) -> None:
+    """Run both statements on random atoms: the split one has the same vectors, and judges the first of the twins."""
+    s, rng = worst["statement"], np.random.default_rng(3)
+    parted = check_worst.split(s, 0)
+    assert [d["count"] for d in s["devices"]] == [2, 1]
+    assert [d["count"] for d in parted["devices"]] == [1, 1, 1]
+    atoms = rng.standard_normal((len(s["steps"]) + 1, 3))  # of the twins 0, 1 and the single device 2
+    kinds, alone = ([0, 1], [2]), ([1], [2], [0])
+
+    def values(written, members, device):
+        kind = next(c for c, some in enumerate(members) if device in some)
+        own = sum(float(Fraction(t)) * atoms[a, device] for a, t in written[kind]["own"])
+        shared = [float(Fraction(t)) * atoms[a, members[k]].mean() for k, a, t in written[kind]["means"]]
+        return own + sum(shared)
+
+    for one, other in zip(s["steps"], parted["steps"], strict=True):
+        for device in range(3):
+            assert values(other["of"], alone, device) == pytest.approx(values(one["of"], kinds, device))
+    for device in range(3):
+        assert values(parted["points"][-1], alone, device) == pytest.approx(values(s["stack"], kinds, 0))
+    assert check_worst.split(s, 1)["devices"] == s["devices"]
+
+
+def changed(certificate: dict, path: str, value) -> dict:
+    forged = copy.deepcopy(certificate)
+    *way, last = [int(part) if part.lstrip("-").isdigit() else part for part in path.split("/")]
+    at = forged
+    for part in way:
+        at = at[part]
+    at[last] = value(at.get(last) if isinstance(at, dict) else at[last]) if callable(value) else value
+    return forged
+
+
+def signed(certificate: dict) -> dict:
+    """With the digest of what it now says."""
+    s = certificate["statement"]
+    s["method"]["digest"] = check_network.digest(s, *(("steps", "ends") if "ends" in s else ()))
+    return certificate
+
+
+BOUND, SLACK = "the multipliers do not prove the bound stated", "the slack is not positive semidefinite"
+ONLY = "an object must have the fields"
+OF_WORST = [
+    ("bound", lambda b: str(Fraction(b) * Fraction(999, 1000)), f"kind [01]: {BOUND}"),
+    ("format", check_network.FORMAT, "the format must be"),
+    ("note", "and of all others", ONLY),
+    ("statement/note", "and of all others", ONLY),
+    ("statement/any_number", True, "the worst device depends on how many there are"),
+    ("statement/metric", "gradient_worst", "the metric"),
+    ("statement/metric", "value", "the metric"),
+    ("statement/stack", None, "no device has a point of its own"),
+    ("statement/network/hi", "3/5", f"kind 0: {SLACK}"),
+    ("statement/devices/0/count", True, "the devices"),
+    ("statement/devices/0/L", "2", f"kind 0: {SLACK}"),
+    ("statement/start/r0", "2", f"kind 0: {BOUND}"),
+    ("statement/stack", lambda v: v[:1], "a vector has one entry for each kind"),
+    ("statement/stack/0/own", lambda own: [[atom, str(2 * Fraction(t))] for atom, t in own], "kind 0: "),
+    ("statement/stack/1/own", lambda own: [[atom, str(2 * Fraction(t))] for atom, t in own], "kind 1: "),
+    ("multipliers", lambda m: m[:1], "there is one proof for each kind"),
+    ("multipliers", lambda m: [*m, m[0]], "there is one proof for each kind"),
+    ("multipliers", lambda m: m[::-1], "kind 0: "),
+    ("multipliers/1/start/0", lambda t: "-" + t, "kind 1: a multiplier of the start is negative"),
+    ("statement/method/digest", "0" * 64, "the digest is not that of the steps"),
+    ("statement/method/note", "any", "kind 0: " + ONLY),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "over"), OF_WORST)
+def test_forgeries_of_the_worst_device_are_refused(worst: dict, path: str, value, over: str) -> None:
+    assert check_worst.check(worst) == Fraction(worst["bound"])
+    with pytest.raises(ValueError, match=f"^{over}"):
+        check_worst.check(changed(worst, path, value))
+
+
+OF_MEAN = [
+    ("bound", lambda b: str(Fraction(b) * Fraction(999, 1000)), BOUND),
+    ("note", "and of all others", ONLY),
+    ("statement/note", "and of all others", ONLY),
+    ("statement/start/note", "small", ONLY),
+    ("multipliers/note", "all", ONLY),
+    ("statement/any_number", True, "a mean over schedules is of a method with a server"),
+    ("statement/network", {"lo": "0", "hi": "0"}, "a mean over schedules is of a method with a server"),
+    ("statement/metric", "value_average", "the metric"),
+    ("statement/metric", "distance", "the values do not cancel"),
+    ("statement/ends", [], "the probabilities"),
+    ("statement/ends", lambda ends: ends[1:], "the probabilities"),
+    ("statement/ends", lambda ends: [["-1/4", ends[0][1]], ["1/2", ends[0][1]], *ends[1:]], "the probabilities"),
+    ("statement/ends", lambda ends: [["0", 0], *ends], "the probabilities"),
+    ("statement/ends/0/0", "1/2", "the probabilities"),
+    ("statement/ends/0/1", lambda j: j + 1, "the values do not cancel"),
+    ("statement/ends/0/1", -1, "there is nothing at -1"),
+    ("statement/devices/0/L", "2", SLACK),
+    ("statement/start/r0", "2", BOUND),
+    ("statement/method/digest", "0" * 64, "the digest is not that of the steps"),
+    ("statement/method/note", "any", ONLY),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "over"), OF_MEAN)
+def test_forgeries_of_a_mean_are_refused(mean: dict, path: str, value, over: str) -> None:
+    assert check_worst.check(mean) == Fraction(mean["bound"])
+    with pytest.raises(ValueError, match=f"^{over}"):
+        check_worst.check(changed(mean, path, value))
+
+
+def test_other_probabilities_and_other_steps_need_other_multipliers(mean: dict) -> None:
+    """Each is a proper statement, with its own digest, and not what was proved."""
+    refused = 0
+    shifted = changed(mean, "statement/ends/0/0", "1/8")
+    forged = [signed(changed(shifted, "statement/ends/1/0", "3/8"))]
+    for j, step in enumerate(mean["statement"]["steps"]):
+        for c, part in itertools.product((0, 1), ("own", "means")):
+            for i in range(len(step["of"][c][part])):
+                double = changed(mean, f"statement/steps/{j}/of/{c}/{part}/{i}/-1", lambda t: str(2 * Fraction(t)))
+                forged.append(signed(double))
+    for one in forged:
+        with pytest.raises(ValueError, match="slack|cancel|origin|one for all"):
+            check_worst.check(one)
+        refused += 1
+    assert refused > 20
+
+
+def test_probabilities_are_exact() -> None:
+    """0.6 is 3/5: coins over two devices and one round have 9/25, 6/25, 6/25 and 4/25."""
+    setting = question(FedAvg(0.2), TWO, 1, 1.0, 0.5, "value", None, None, Bernoulli(0.6), "rescale")
+    assert sorted(p for p, _ in restate_network(setting)["ends"]) == ["4/25", "6/25", "6/25", "9/25"]
+
+
+@pytest.mark.parametrize("kind", ["worst", "mean"])
+def test_the_checker_needs_one_file_beside_it(kind: str, tmp_path, request) -> None:
+    certificate = request.getfixturevalue(kind)
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(certificate))
+    command = [sys.executable, "-S", "-E", check_worst.__file__, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert certificate["bound"] in done.stdout
+
+
+def test_a_proof_is_of_its_setting(worst: dict) -> None:
+    setting = (UNLIKE, 2, 1.0, 0.5, "distance_worst", NETWORK, None, None, "rescale")
+    same, other = DecentralisedGD("own", order="atc"), DecentralisedGD("own", order="cta")
+    assert differences_of(worst["statement"], restate_network(question(same, *setting))) == []
+    assert differences_of(worst["statement"], restate_network(question(other, *setting)))
+
+
+def test_one_point_for_all_has_no_worst_device() -> None:
+    bound = pep.worst_case(FedAvg(0.2), TWO, 1, 1.0, 0.5, "value_worst", start=pep.Start())
+    with pytest.raises(OwnstepError, match="no device has a point of its own: certify the metric 'value'"):
+        bound.certify()
