@@ -1,11 +1,11 @@
 """Worst cases over networks: time beside a plain CVXPY program, cost by K and N, and thousands of sampled networks.
 
-    python benchmarks/pep_networks.py [--out FOLDER] [--part time|samples|plain] [--longest K] [--samples COUNT] [--processes N]
+    python benchmarks/pep_networks.py [--out FOLDER] [--part PART] [--longest K] [--samples COUNT] [--processes N]
 
 Times are CPU seconds of one core, best of a few calls, of the whole enclosure (program, proof, instance and its run).
 The plain program is that of the tests: every device apart, all pairs, one Gram matrix, compiled by CVXPY, N = 2. It is
 solved by Clarabel, as ours is, to 1e-6; where that gives no answer, by SCS to 1e-6, and then only that attempt counts.
-Samples are random W of the class and random losses, then a hill climb from the worst of them; none may
+The parts devices, rates, published, cvxpy and rounds are measured one at a time, or together as time. Samples are random W of the class and random losses, then a hill climb from the worst of them; none may
 be worse than the bound. The part ``plain`` compares every method, kind of network and metric with the plain program,
 for two and three devices that differ and up to four rounds.
 """
@@ -49,7 +49,15 @@ from ownstep.plan import Devices
 
 L, MU, R0, RSTAR = 1.0, 0.1, 1.0, 0.5
 NETWORK = pep.Spectral(-0.5, 0.5)
-TIMED = {"dgd": DecentralisedGD(0.3), "extra": EXTRA(0.3), "tracking": GradientTracking(0.1)}
+TIMED = {
+    "dgd": DecentralisedGD(0.3),
+    "dgd, atc": DecentralisedGD(0.3, order="atc"),
+    "own steps, atc": DecentralisedGD("own", order="atc"),
+    "extra": EXTRA(0.3),
+    "nids": NIDS(0.3),
+    "tracking": GradientTracking(0.1),
+    "tracking, atc": GradientTracking(0.1, order="atc"),
+}
 SAMPLED = {
     "DGD": DecentralisedGD(0.25),
     "DGD, atc": DecentralisedGD(0.25, order="atc"),
@@ -95,8 +103,9 @@ def against_cvxpy(rounds: int = 10) -> list[dict]:
     two = (np.full(2, L), np.full(2, MU), np.full(2, 0.5))
     for name, method in TIMED.items():
         mine, bound = cpu(lambda m=method: ours(m, rounds), repeat=2)
-        steps = [method.step] * 2
-        options = (name, "cta", *two, steps, rounds, R0, RSTAR, "value", NETWORK.lo, NETWORK.hi)
+        steps = [1 / L if method.step == "own" else method.step] * 2
+        called, order = name.split(", ")[0].replace("own steps", "dgd"), getattr(method, "order", "")
+        options = (called, order, *two, steps, rounds, R0, RSTAR, "value", NETWORK.lo, NETWORK.hi)
         theirs, value, solver = plainly(*options)
         print(f"K={rounds} {name:9s} ours {mine:6.2f} s [{bound.lower:.7g}, {bound.upper:.7g}]   CVXPY {theirs:7.1f} s "
               f"{value} ({solver})   {theirs / mine:5.1f} times faster (aim 10)", flush=True)  # fmt: skip
@@ -136,12 +145,7 @@ def rates() -> list[dict]:
         "tmm": TripleMomentum("mean"),
     }
     served["own steps, first phase"] = OwnStep(Never())
-    others = {
-        "nids": NIDS(0.5),
-        "own steps, atc": DecentralisedGD("own", order="atc"),
-        "tracking, atc": GradientTracking(0.1, order="atc"),
-    }
-    for name, method in {**served, **TIMED, **others}.items():
+    for name, method in {**served, **TIMED}.items():
         network = None if name in served else NETWORK
         seconds, found = cpu(lambda m=method, w=network: pep.rate(m, pep.repeated([L], MU, [2]), network=w), repeat=2)
         print(f"rate of {name:22s} {seconds:.2f} s, {found.rho:.7f} (aim 2 s)", flush=True)
@@ -301,24 +305,27 @@ def samples(count: int) -> list[dict]:
     return rows
 
 
+PARTS = {"devices": by_devices, "rates": rates, "published": published, "cvxpy": against_cvxpy, "rounds": by_rounds}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
-    parser.add_argument("--part", choices=("time", "samples", "plain"), default=None)
+    parser.add_argument("--part", choices=("time", *PARTS, "samples", "plain"), default=None)
     parser.add_argument("--longest", type=int, default=20)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=21, help="of the settings of --part plain")
     parser.add_argument("--processes", type=int, default=1, help="of --part plain")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    if chosen.part in (None, "time"):
+    if chosen.part in (None, "time", *PARTS):
         ours(EXTRA(0.3), 2)  # imports and caches
-        told: dict = {"load": list(os.getloadavg())}
-        parts = {"devices": by_devices, "rates": rates, "published": published, "cvxpy": against_cvxpy}
-        parts["rounds"] = lambda: by_rounds(chosen.longest)
-        for name, part in parts.items():
-            told[name] = part()
-            (chosen.out / "pep-networks.json").write_text(json.dumps(told, indent=1))
+        path = chosen.out / "pep-networks.json"
+        told: dict = json.loads(path.read_text()) if path.exists() else {}
+        for name in PARTS if chosen.part in (None, "time") else (chosen.part,):
+            told.setdefault("load", {})[name] = list(os.getloadavg())
+            told[name] = by_rounds(chosen.longest) if name == "rounds" else PARTS[name]()
+            path.write_text(json.dumps(told, indent=1))
     if chosen.part in (None, "samples"):
         told = {"network": [NETWORK.lo, NETWORK.hi], "rstar": RSTAR, "seed": 21, "methods": samples(chosen.samples)}
         (chosen.out / "pep-networks-samples.json").write_text(json.dumps(told, indent=1))
