@@ -5,9 +5,10 @@
 Times are CPU seconds of one core, best of a few calls, of the whole enclosure (program, proof, instance and its run).
 The plain program is that of the tests: every device apart, all pairs, one Gram matrix, compiled by CVXPY, N = 2. It is
 solved by Clarabel, as ours is, to 1e-6; where that gives no answer, by SCS to 1e-6, and then only that attempt counts.
-The parts devices, rates, published, cvxpy and rounds are measured one at a time, or together as time. Samples are random W of the class and random losses, then a hill climb from the worst of them; none may
-be worse than the bound. The part ``plain`` compares every method, kind of network and metric with the plain program,
-for two and three devices that differ and up to four rounds.
+The parts devices, rates, published, cvxpy and rounds are measured one at a time, or together as time.
+Samples are random W of the class and random losses, then a hill climb from the worst of them; none may be worse than
+the bound. The part ``plain`` compares every method, kind of network and metric with the plain program, for two and
+three devices that differ and up to four rounds.
 """
 
 from __future__ import annotations
