@@ -44,6 +44,18 @@ def test_methods_go_by_their_short_names_too(capsys, short: str, name: str) -> N
     assert told(capsys, *setting, "--method", short)["upper"] == told(capsys, *setting, "--method", name)["upper"]
 
 
+def test_a_proof_of_the_worst_device(capsys, tmp_path) -> None:
+    """Written, checked, and compared with its setting and with another one."""
+    setting = ("--L", "1,1", "--mu", "0.1", "--rounds", "1", "--method", "extra", "--network", "spectral:-0.5:0.5",
+               "--step", "0.3", "--rstar", "0.5", "--metric", "value_worst")  # fmt: skip
+    path = str(tmp_path / "proof.json")
+    found = told(capsys, "pep", *setting, "--certify", path)
+    proved = told(capsys, "check", path, *setting)
+    assert proved["is_of_the_setting"]
+    assert proved["upper"] == pytest.approx(found["upper"], rel=1e-12)
+    assert "rstar is 1/2 in the proof, 1 was asked" in refused(capsys, "check", path, *setting, "--rstar", "1")
+
+
 def test_local_steps(capsys) -> None:
     found = told(
         capsys, "pep", "--L", "1,2", "--mu", "0.1", "--rounds", "1", "--method", "fedavg", "--local-steps", "2",

@@ -167,7 +167,7 @@ FORGED: dict[str, tuple[str, Any]] = {
     "mixing without a network": ("step 0 does neither", still(**AVERAGED | {"network": None})),
     "trackers before gradients": ("a bound on the first gradients needs them as the first step",
                                   made(KINDS, "distance", "1", ["1", "0"], trackers="1", **AVERAGED)),
-    "a metric of its own": ("the metric", made(FLAT, "speed", "5/16", ["5/16"])),
+    "a metric of its own": ("the metric", made(FLAT, "speed", "1", ["1"])),
     "no Z": (SHAPES, still(**AVERAGED | {"Z": []})),
     "no a": (SHAPES, still(**AVERAGED | {"a": []})),
     "multipliers of no matrix": (SHAPES, still(**AVERAGED | {"Z": [[["0"]]] * 2, "a": [[[]]] * 2})),

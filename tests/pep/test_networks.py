@@ -221,6 +221,11 @@ def test_what_is_refused() -> None:
         pep.Spectral(0.5, 0.2)
     with pytest.raises(InvalidInput, match=r"\(-1, 1\), got hi=1"):
         pep.Spectral(-0.5, 1)
+    for bad in ("0.2", None, float("nan"), 1j):
+        with pytest.raises(InvalidInput, match=r"\(-1, 1\), got lo="):
+            pep.Spectral(bad, 0.5)
+        with pytest.raises(InvalidInput, match=r"the bound on the trackers must be positive and finite"):
+            pep.Start(trackers=bad or "none")
     with pytest.raises(InvalidInput, match="both given"):
         pep.worst_case(EXTRA(0.3, graph="path"), ALIKE, 2, network=spectral)
     with pytest.raises(InvalidInput, match="without a network"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class Start:
             raise unknown_name("start", self.points, STARTS)
         for name in ("gradients", "trackers"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
+            if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
                 raise InvalidInput(f"the bound on the {name} must be positive and finite, got {value!r}")
 
 
