@@ -18,6 +18,7 @@ from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.network_proof import differences_of, restate_network
 from ownstep.pep.proof import check_network, check_worst
 from ownstep.support.errors import OwnstepError
+from tests.pep.leaving_out import Checker, let_through, verdict
 
 UNLIKE = pep.repeated([1.0, 2.5], [0.1, 0.4], [2, 1], [1.0, 2.0])
 INTERLEAVED = pep.repeated([1.0, 2.5, 1.0], [0.1, 0.4, 0.1], [1, 2, 2], [1.0, 2.0, 1.0])
@@ -109,7 +110,6 @@ BOUND, SLACK = "the multipliers do not prove the bound stated", "the slack is no
 ONLY = "an object must have the fields"
 OF_WORST = [
     ("bound", lambda b: str(Fraction(b) * Fraction(999, 1000)), f"kind [01]: {BOUND}"),
-    ("format", check_network.FORMAT, "the format must be"),
     ("note", "and of all others", ONLY),
     ("statement/note", "and of all others", ONLY),
     ("statement/any_number", True, "the worst device depends on how many there are"),
@@ -140,6 +140,7 @@ def test_forgeries_of_the_worst_device_are_refused(worst: dict, path: str, value
 
 
 OF_MEAN = [
+    ("format", check_network.FORMAT, "the format must be"),
     ("bound", lambda b: str(Fraction(b) * Fraction(999, 1000)), BOUND),
     ("note", "and of all others", ONLY),
     ("statement/note", "and of all others", ONLY),
@@ -214,3 +215,80 @@ def test_one_point_for_all_has_no_worst_device() -> None:
     bound = pep.worst_case(FedAvg(0.2), TWO, 1, 1.0, 0.5, "value_worst", start=pep.Start())
     with pytest.raises(OwnstepError, match="no device has a point of its own: certify the metric 'value'"):
         bound.certify()
+
+
+START = {"points": "mean", "r0": "1", "rstar": "0", "gradients": None, "trackers": None}
+ITSELF, MEAN_OF_TWO = [{"own": [[0, "1"]], "means": []}], [{"own": [], "means": [[0, 0, "1"]]}]
+LEFT = {"start": ["2"], "conditions": [], "Z": [], "a": []}
+
+
+def by_hand(kind: str) -> dict:
+    """Two devices that do nothing: 1/2 sum_i ||x_i||^2 <= 1, so ||x_i||^2 <= 2; or one end, where both start at x."""
+    twins = {"devices": [{"count": 2, "weight": "1/2", "mu": "0", "L": "1"}], "any_number": False, "network": None}
+    if kind == "worst":
+        does = {"steps": [], "points": [MEAN_OF_TWO], "stack": ITSELF}
+        form, metric, start, multipliers = check_worst.FORMAT, "distance_worst", START, [LEFT]
+    else:
+        does = {"steps": [{"do": "gradient", "of": ITSELF, "group": 0}], "ends": [["1", 0]]}
+        form, metric, start, multipliers = check_worst.MEAN, "distance", START | {"points": "same"}, LEFT
+    s = twins | does | {"metric": metric, "start": start, "method": {"name": "still", "digest": ""}}
+    return signed({"format": form, "statement": s, "bound": "2", "multipliers": multipliers})
+
+
+OF_HAND = [
+    ("worst", "statement/any_number", True, "the worst device depends on how many there are"),
+    ("worst", "bound", "199/100", "kind 0: " + BOUND),
+    ("worst", "statement/devices/0/count", 3, "the weights do not sum to one"),
+    ("mean", "statement/any_number", True, "a mean over schedules is of a method with a server"),
+    ("mean", "statement/network", {"lo": "0", "hi": "0"}, "a mean over schedules is of a method with a server"),
+    ("mean", "statement/metric", "speed", "the metric"),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "value", "over"), OF_HAND)
+def test_forgeries_made_by_hand_are_refused(kind: str, path: str, value, over: str) -> None:
+    assert check_worst.check(by_hand(kind)) == 2
+    with pytest.raises(ValueError, match=f"^{over}"):
+        check_worst.check(changed(by_hand(kind), path, value))
+
+
+def test_three_devices_leave_more_to_one_of_them() -> None:
+    """1/3 sum_i ||x_i||^2 <= 1 allows ||x_1||^2 = 3: the proof for two devices is none for three."""
+    three = changed(changed(by_hand("worst"), "statement/devices/0/count", 3), "statement/devices/0/weight", "1/3")
+    with pytest.raises(ValueError, match=f"^kind 0: {SLACK}"):
+        check_worst.check(three | {"bound": "29/10"})
+    right = changed(three, "multipliers/0/start/0", "3")
+    assert check_worst.check(right | {"bound": "3"}) == 3
+
+
+IMPLIED = {
+    "fields(s, 'devices', 'method', 'any_number', 'network', 'start', 'metric', 'steps', 'points', 'stack')": (
+        "check_network looks at the names of every split statement"
+    ),
+}
+"""Conditions without which everything is still refused, and why."""
+CHECKER = Checker(check_worst)
+
+
+def forged(worst: dict, mean: dict) -> dict[str, tuple[str, dict]]:
+    """Every forgery above with what is said of it, with the digest of what it says where that is not forged."""
+    made = {f"worst: {j}": (worst, path, value) for j, (path, value, _) in enumerate(OF_WORST)}
+    made |= {f"mean: {j}": (mean, path, value) for j, (path, value, _) in enumerate(OF_MEAN)}
+    made |= {f"by hand: {j}": (by_hand(kind), path, value) for j, (kind, path, value, _) in enumerate(OF_HAND)}
+    out = {}
+    for name, (honest, path, value) in made.items():
+        data = changed(honest, path, value)
+        data = data if "digest" in path else signed(data)
+        out[name] = (verdict(check_worst.check, data).removeprefix("refused: "), data)
+    return out
+
+
+def test_every_condition_stops_a_forgery(worst: dict, mean: dict) -> None:
+    """Without it one of the forgeries above gets through, or crashes in place of being refused."""
+    known = forged(worst, mean)
+    idle = {
+        condition.text
+        for condition in CHECKER.conditions
+        if not let_through(CHECKER.without(condition).check, known, condition)
+    }
+    assert idle == set(IMPLIED)
