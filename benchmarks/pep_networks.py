@@ -98,11 +98,12 @@ def plainly(*options) -> tuple[float, float | None, str]:
     return seconds, None, "none"
 
 
-def against_cvxpy(rounds: int = 10) -> list[dict]:
-    rows = []
+def against_cvxpy(only: str | None, rounds: int = 10) -> Iterator[dict]:
     plain_network.DIGITS = (1e-6,)  # one attempt, as a user would make it
     two = (np.full(2, L), np.full(2, MU), np.full(2, 0.5))
     for name, method in TIMED.items():
+        if only not in (None, name):
+            continue
         mine, bound = cpu(lambda m=method: ours(m, rounds), repeat=2)
         steps = [1 / L if method.step == "own" else method.step] * 2
         called, order = name.split(", ")[0].replace("own steps", "dgd"), getattr(method, "order", "")
@@ -110,9 +111,8 @@ def against_cvxpy(rounds: int = 10) -> list[dict]:
         theirs, value, solver = plainly(*options)
         print(f"K={rounds} {name:9s} ours {mine:6.2f} s [{bound.lower:.7g}, {bound.upper:.7g}]   CVXPY {theirs:7.1f} s "
               f"{value} ({solver})   {theirs / mine:5.1f} times faster (aim 10)", flush=True)  # fmt: skip
-        rows.append({"method": name, "K": rounds, "ours_s": mine, "cvxpy_s": theirs, "ratio": theirs / mine,
-                     "upper": bound.upper, "lower": bound.lower, "cvxpy": value, "cvxpy_solver": solver})  # fmt: skip
-    return rows
+        yield {"method": name, "K": rounds, "ours_s": mine, "cvxpy_s": theirs, "ratio": theirs / mine,
+               "upper": bound.upper, "lower": bound.lower, "cvxpy": value, "cvxpy_solver": solver}  # fmt: skip
 
 
 def by_rounds(longest: int) -> list[dict]:
@@ -314,6 +314,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks"))
     parser.add_argument("--part", choices=("time", *PARTS, "samples", "plain"), default=None)
     parser.add_argument("--longest", type=int, default=20)
+    parser.add_argument("--method", choices=TIMED, default=None, help="of --part cvxpy; all by default")
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=21, help="of the settings of --part plain")
     parser.add_argument("--processes", type=int, default=1, help="of --part plain")
@@ -325,6 +326,11 @@ def main() -> None:
         told: dict = json.loads(path.read_text()) if path.exists() else {}
         for name in PARTS if chosen.part in (None, "time") else (chosen.part,):
             told.setdefault("load", {})[name] = list(os.getloadavg())
+            if name == "cvxpy":
+                for row in against_cvxpy(chosen.method):  # each takes up to minutes
+                    told[name] = [*(one for one in told.get(name, []) if one["method"] != row["method"]), row]
+                    path.write_text(json.dumps(told, indent=1))
+                continue
             told[name] = by_rounds(chosen.longest) if name == "rounds" else PARTS[name]()
             path.write_text(json.dumps(told, indent=1))
     if chosen.part in (None, "samples"):
