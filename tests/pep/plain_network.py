@@ -15,6 +15,8 @@ DIGITS = (1e-9, 1e-8, 1e-7)
 """Tolerances of the solver, the next one where it fails."""
 SOLVER = "CLARABEL"
 """Or SCS, which is slower and gives an answer where Clarabel, on long programs, gives none."""
+AVERAGES = False
+"""Whether an average W X is an unknown itself, not what is unknown of it; SCS is faster then, on wide classes."""
 
 
 class NoAnswer(Exception):
@@ -95,6 +97,8 @@ class Plain:
             E.append(add(*((-1, e) for e in E)))
         c, h = (self.lo + self.hi) / 2, (self.hi - self.lo) / 2
         Y = [add((1 - c, m), (c, x), *([(h, E[i])] if E else [])) for i, x in enumerate(X)]
+        if E and AVERAGES:
+            Y = [add((1, m), (1, e)) for e in E]
         if E:
             self.mixed.setdefault(self.round if self.each_round else 0, []).append((X, Y))
         return Y
