@@ -66,7 +66,7 @@ class Start:
             raise unknown_name("start", self.points, STARTS)
         for name in ("gradients", "trackers"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
+            if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
                 raise InvalidInput(f"the bound on the {name} must be positive and finite, got {value!r}")
 
 

@@ -36,7 +36,7 @@ class Spectral:
     def __post_init__(self) -> None:
         for name in ("lo", "hi"):
             value = getattr(self, name)
-            if not (isinstance(value, Real) and -1 < value < 1):
+            if not (isinstance(value, Real) and -1 < float(value) < 1):
                 raise InvalidInput(f"eigenvalue bounds of a network must be in (-1, 1), got {name}={value!r}")
             object.__setattr__(self, name, float(value))
         if self.lo > self.hi:
