@@ -71,8 +71,7 @@ def check(
     options make? The exit code is 1 if it is not.
 
     The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json. The same
-    folder has check_network.py for networks and local steps, check_worst.py for worst devices and means over schedules,
-    and check_rate.py for rates.
+    folder has check_network.py for networks, check_worst.py for worst devices and means, and check_rate.py for rates.
 
     Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """
