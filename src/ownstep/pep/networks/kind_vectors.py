@@ -91,7 +91,7 @@ class Kinds:
         index, counts = self.index.copy(), np.append(self.counts, 1)
         index[device] = len(self)
         counts[c] -= 1
-        more = {name: np.append(getattr(self, name), getattr(self, name)[c]) for name in ("weight", "mu", "L")}
+        more: Any = {name: np.append(getattr(self, name), getattr(self, name)[c]) for name in ("weight", "mu", "L")}
         return replace(self, index=index, counts=counts, twins=counts > 1, **more)
 
     def by_kind(self, numbers: Array) -> Array:

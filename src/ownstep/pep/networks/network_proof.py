@@ -179,10 +179,10 @@ def _cancel(statement: dict[str, Any], found: Upper, multipliers: dict[tuple[int
         left[c, p] = left.get((c, p), Fraction(0)) + t
     judged = [(Fraction(1), inter.names.index("K"))] if "K" in inter.names else []
     judged += [(Fraction(p), 1 + step) for p, step in statement.get("ends", ())]
-    for p, at in judged if statement["metric"].startswith("value") else ():
+    for share, at in judged if statement["metric"].startswith("value") else ():
         for c, kind in enumerate(statement["devices"]):
             if inter.value[c, at] >= 0:
-                left[c, at] = left.get((c, at), Fraction(0)) + p * int(kind["count"]) * Fraction(kind["weight"])
+                left[c, at] = left.get((c, at), Fraction(0)) + share * int(kind["count"]) * Fraction(kind["weight"])
     for (c, point), rest in left.items():
         if point != 0 and rest:
             pair = (c, 0, point) if rest > 0 else (c, point, 0)
