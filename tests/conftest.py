@@ -41,8 +41,19 @@ SLOW = {
 them out, and single tests marked ``slow`` too; `make test` does not."""
 
 
+LONGEST = ("test_the_types_are_sound", "test_the_wheel_installs_and_its_demo_runs", "test_the_site_builds_")
+"""Tests that take half a minute alone: they come first, so that no worker waits for one of them in the end."""
+DEAR = {"designs": "designs", "figures": "figures", "browser": "report", "own_results": "report"}
+"""Fixtures that take seconds, and the group of the tests that use them: one worker makes them, not each of them."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.name.startswith(LONGEST))
     for item in items:
+        dear = sorted(DEAR[name] for name in DEAR.keys() & set(getattr(item, "fixturenames", ())))
+        if dear and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(dear[0]))
         if item.path.stem.removeprefix("test_") in SLOW.get(item.path.parent.name, ()):
             item.add_marker(pytest.mark.slow)
 

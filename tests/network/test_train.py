@@ -143,7 +143,7 @@ def assert_is_the_plain_loop(arm):
     from ownstep.problems.network.models import mnist_cnn
 
     data, rng = fake("mnist"), np.random.default_rng(0)
-    at = np.concatenate([rng.choice(np.flatnonzero(data.labels == c), 5, replace=False) for c in range(10)])
+    at = np.concatenate([rng.choice(np.flatnonzero(data.labels == c), 3, replace=False) for c in range(10)])
     images, labels = torch.tensor(data.rows[at] / 255.0, dtype=torch.float32)[:, None], data.labels[at]
     L = np.array([float(c) for c in arm["runs"][0]["devices"]["L"]])
     pairs = [[int(c) for c in re.findall(r"\d", name)] for name in arm["runs"][0]["devices"]["names"]]
@@ -154,7 +154,7 @@ def assert_is_the_plain_loop(arm):
             mine = np.isin(labels, pair)
             yield torch.nn.functional.cross_entropy(model(images[mine]), torch.tensor(labels[mine]))
 
-    for name, steps in ((neural.OURS, lambda k: 1 / L if k < 8 else np.full(5, 1 / L.mean())),
+    for name, steps in ((neural.OURS, lambda k: 1 / L if k < 4 else np.full(5, 1 / L.mean())),
                         (neural.POOLED, lambda k: np.full(5, 1 / L.mean()))):  # fmt: skip
         model = mnist_cnn(0)
         for k, seen in enumerate(arm["runs"][0]["methods"][name]["loss"]):
@@ -189,7 +189,7 @@ def test_quick_experiments_run_are_judged_and_drawn(monkeypatch, name, tmp_path)
         first, second = (one["methods"][neural.POOLED]["loss"] for one in arm["runs"])
         assert first[0] != second[0]  # another seed, other weights
     if name == "mnist":
-        assert_is_the_plain_loop(result["arms"]["50 images, paper"])
+        assert_is_the_plain_loop(result["arms"]["30 images, paper"])
     experiment.figure(result).savefig(tmp_path / "figure.png")
     assert all(len(row) == 4 for row in experiment.SETTINGS)
 

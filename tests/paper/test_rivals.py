@@ -19,6 +19,7 @@ from ownstep.problems import MultinomialLogistic, optimum
 from ownstep.smoothness import exact
 
 from ..conftest import make_logistic, needs
+from .test_runner import timeless
 
 WORDS = ("holds", "holds partly", "does not hold here")
 
@@ -66,6 +67,13 @@ def test_quick_run_writes_data_figure_and_verdict(name, quick):
     assert gaps == pytest.approx([1.0] * len(gaps))  # every method of every run begins where the gap is 1
     again = paper.load_experiment(name).verdict(saved["result"])
     assert again == report["verdict"]  # from what was written, nothing else
+
+
+@pytest.mark.xdist_group("fedopt")
+def test_the_same_seed_searches_alike(quick, tmp_path):
+    report, folder = quick("fedopt")
+    assert paper.conduct("fedopt", tmp_path, quick=True, progress=False)["verdict"] == report["verdict"]
+    assert timeless(tmp_path / "fedopt-quick") == timeless(folder)
 
 
 def test_two_classes_a_device_are_two_classes_a_device():
@@ -509,9 +517,9 @@ def test_a_trend_runs_every_value_with_every_seed(monkeypatch):
         patched.setattr(trend, "_one", lambda *told: asked.append(told) or {"model": "small"})
         made = trend.run((2, 5), lambda value, seed: (value, seed), True, 3, False, None, None, "N")
         more = trend.run((2,), lambda value, seed: (value, seed), False, 3, False, 4, None, "N")
-    told = [(True, s, (v, s), 150, False, s == 3) for v in (2, 5) for s in (3, 4)]
+    told = [(True, s, (v, s), 60, False, s == 3) for v in (2, 5) for s in (3, 4)]
     assert asked == told + [(False, s, (2, s), 1000, False, s == 3) for s in (3, 4, 5, 6)]
-    assert (made["axis"], made["rounds"], made["model"]) == ("N", 150, "small")
+    assert (made["axis"], made["rounds"], made["model"]) == ("N", 60, "small")
     assert [(arm["value"], len(arm["runs"])) for arm in made["arms"]] == [(2.0, 2), (5.0, 2)]
     assert (more["rounds"], len(more["arms"][0]["runs"])) == (1000, 4)
     monkeypatch.setattr(mnist_problem, "problem", lambda quick, seed, split: small(seed))

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,11 +126,20 @@ def _sentences(raw: bytes) -> tuple[list[str], NDArray[np.int64]]:
     return [sentence for sentence, _ in pairs], np.array([int(label) for _, label in pairs])
 
 
-def _digits(progress: bool | None) -> Dataset:
+@cache
+def _read_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Read once: scikit-learn parses its text file anew each time."""
     from sklearn.datasets import load_digits
 
     rows, labels = load_digits(return_X_y=True)
-    return Dataset("digits", rows / 16, labels, citation="Alpaydin and Kaynak (1998), UCI", scaling="pixels / 16")
+    return rows, labels
+
+
+def _digits(progress: bool | None) -> Dataset:
+    rows, labels = _read_digits()
+    return Dataset(
+        "digits", rows / 16, labels.copy(), citation="Alpaydin and Kaynak (1998), UCI", scaling="pixels / 16"
+    )
 
 
 def _breast_cancer(progress: bool | None) -> Dataset:

@@ -57,7 +57,7 @@ def run(
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """One arm per seed; ``quick`` takes digits, fewer rounds and smaller searches."""
-    rounds, gaps, budget = (300, (0.3, 0.1), 10) if quick else RACE
+    rounds, gaps, budget = (120, (0.5, 0.3), 10) if quick else RACE
     levels = mnist_problem.levels(quick, gaps)
 
     def one(_: str, s: int, kept: Kept) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def run(
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """One arm a graph and seed; ``quick`` takes digits, fewer rounds and the ring alone."""
-    rounds, gaps, budget = (300, (0.3, 0.1), 9) if quick else RACE
+    rounds, gaps, budget = (120, (0.5, 0.3), 9) if quick else RACE
     levels = mnist_problem.levels(quick, gaps)
 
     def one(graph: str, s: int, kept: Kept) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def run(
     axis: str,
 ) -> dict[str, Any]:
     """Speed-ups for every value of the scale, over several splits each; ``split(value, seed)`` makes one."""
-    rounds, repeats = (150, 2) if quick else (1000, 8)
+    rounds, repeats = (60, 2) if quick else (1000, 8)
     kept, arms = pieces or Pieces(), []
     for value in values:
         runs = [
