@@ -1,7 +1,9 @@
-"""What the ranks of the tests do: ``python -m tests.engines.cluster_worker TASK FOLDER`` under torchrun."""
+"""What the ranks of the tests do, forked or as ``python -m tests.engines.cluster_worker TASK FOLDER`` by torchrun."""
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import signal
 import sys
@@ -12,8 +14,10 @@ import torch
 from torch import nn
 
 from ownstep import partition
+from ownstep.cli import main
 from ownstep.cli.common import build
 from ownstep.engines import Bernoulli, cluster, compare, saving
+from ownstep.engines.cluster.ranks import KEPT, Ranks
 from ownstep.methods import (
     EXTRA,
     GD,
@@ -233,7 +237,6 @@ def die(folder: Path) -> None:
 def hang(folder: Path) -> None:
     """Rank 1 stops in round 5 and never answers again."""
     shared = cluster.deal(logistic(), deadline=2)
-    (folder / f"pid-{shared.ranks.rank}").write_text(str(os.getpid()))
 
     def watch(k, x):
         if shared.ranks.rank == 1 and k == 5:
@@ -248,7 +251,6 @@ def hang(folder: Path) -> None:
 def freeze_host(folder: Path) -> None:
     """Rank 0, which hosts the store when there is no torchrun, stops in round 5."""
     shared = cluster.deal(logistic(), deadline=2)
-    (folder / f"pid-{shared.ranks.rank}").write_text(str(os.getpid()))
 
     def watch(k, x):
         if shared.ranks.rank == 0 and k == 5:
@@ -304,7 +306,44 @@ def secret(folder: Path) -> None:
         (folder / f"said-{os.environ['RANK']}").write_text(str(error))
 
 
+def alone(folder: Path) -> None:
+    """One rank: its runs, and that vectors which somebody holds are never overwritten."""
+    shared = cluster.deal(logistic())
+    for name in ("own_step", "extra"):
+        cluster.run(METHODS[name], shared, ROUNDS).save(folder / name)
+    ranks, none, size = Ranks(30), np.zeros(0), 2 * KEPT
+    first, second = (ranks.add(np.full(size, value), none)[0] for value in (1.0, 2.0))
+    assert (first == 1).all()
+    assert (second == 2).all()
+    held, place = first[3:9], second.ctypes.data
+    del second
+    third, _ = ranks.add(np.full(size, 3.0), none)
+    assert third.ctypes.data == place, "memory that nobody holds is used again"
+    del first
+    fourth = ranks.add(np.full(size, 4.0), none)[0]
+    assert (held == 1).all(), "what somebody holds is left alone"
+    assert (third == 3).all()
+    assert (fourth == 4).all()
+
+
+def command_line(folder: Path) -> None:
+    """``ownstep`` with the arguments in a file, as every rank of a torchrun would be called."""
+    main(json.loads((folder / "arguments.json").read_text()))
+
+
+def rank(task: str, folder: Path, place: dict[str, str]) -> None:
+    """What a forked rank does: a task of this module, in an environment of its own, its words in files."""
+    os.environ.update(place)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        with (folder / f"{name}-{place['RANK']}").open("w") as words:
+            os.dup2(words.fileno(), number)
+    torch.set_num_threads(1)
+    try:
+        globals()[task](folder)
+    finally:
+        atexit._run_exitfuncs()  # as a process of its own would: a rank takes leave of the others there
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    tasks = (check, die, hang, secret, freeze_host, other_data, one_nan)
-    {task.__name__: task for task in tasks}[sys.argv[1]](Path(sys.argv[2]))
+    globals()[sys.argv[1]](Path(sys.argv[2]))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -41,9 +44,9 @@ def environment(**more: str) -> dict[str, str]:
     return torchrun.environment() | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | more
 
 
-def run_ranks(ranks: int, *arguments: str, module: str = "tests.engines.cluster_worker", restarts: int = 0):
+def run_ranks(ranks: int, *arguments: str, restarts: int = 0):
     """Start ranks by torchrun and wait; when it has to be ended it ends its ranks itself."""
-    command = torchrun.command(ranks, module, arguments, restarts)
+    command = torchrun.command(ranks, worker.__name__, arguments, restarts)
     child = subprocess.Popen(
         command, env=environment(), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -64,13 +67,59 @@ def end(child: subprocess.Popen) -> None:
             child.communicate(timeout=10)
 
 
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([worker.__name__])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def ranks_of(size: int, task: str, folder: Path, **more: str) -> Iterator[list]:
+    """Ranks without torchrun, forked from a process that has torch already; whoever is left is killed.
+
+    Torchrun takes ten seconds to start ranks, and half a minute to give up on one that was stopped.
+    """
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)} | more
+    places = [environment(RANK=str(r), LOCAL_RANK=str(r), **place) for r in range(size)]
+    children = [FORKS.Process(target=worker.rank, args=(task, folder, place)) for place in places]
+    try:
+        for child in children:
+            child.start()
+        yield children
+    finally:
+        for child in children:
+            child.kill()
+            child.join(10)
+
+
+def wait(folder: Path, *children) -> None:
+    """Until these ranks have ended; what they said is shown if one of them ended badly."""
+    for child in children:
+        child.join(LIMIT)
+    said = "".join(path.read_text() for path in folder.glob("stderr-*"))
+    assert [child.exitcode for child in children] == [0] * len(children), said
+
+
+def call_ranks(size: int, folder: Path, *arguments: str) -> str:
+    """What a command of ``ownstep`` prints when every rank is given it."""
+    (folder / "arguments.json").write_text(json.dumps(arguments))
+    with ranks_of(size, "command_line", folder) as children:
+        wait(folder, *children)
+    assert [path.stat().st_size > 0 for path in sorted(folder.glob("stdout-*"))] == [True] + [False] * (size - 1)
+    return (folder / "stdout-0").read_text()
+
+
 @pytest.fixture(scope="module", params=[2, 3])
 def ranks(request, tmp_path_factory):
     """(number of ranks, folder with what they found): one start for many tests."""
     folder = tmp_path_factory.mktemp(f"ranks{request.param}")
     local.run(EXTRA(), worker.logistic(), 6, checkpoint=folder / "kept-local.npz")
-    code, _, err = run_ranks(request.param, "check", str(folder))
-    assert code == 0, err
+    with ranks_of(request.param, "check", folder) as children:
+        wait(folder, *children)
     return request.param, folder
 
 
@@ -214,62 +263,29 @@ def test_a_killed_rank_is_restarted_and_the_history_is_that_of_an_unbroken_run(t
     close(whole, local.run(OwnStep(At(150)), worker.logistic(), 300))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def start_directly(size: int, *arguments: str, **more: str) -> list[subprocess.Popen]:
-    """Ranks without torchrun, which would take half a minute to give up on a stopped process."""
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)} | more
-    command = [sys.executable, "-m", "tests.engines.cluster_worker", *arguments]
-    return [
-        subprocess.Popen(
-            command, env=environment(RANK=str(r), LOCAL_RANK=str(r), **place), cwd=ROOT, stderr=subprocess.PIPE
-        )
-        for r in range(size)
-    ]
-
-
 def test_a_hung_rank_ends_in_an_error_that_names_it(tmp_path):
-    children = start_directly(3, "hang", str(tmp_path))
-    try:
-        for r in (0, 2):
-            children[r].communicate(timeout=LIMIT)
-        assert children[1].poll() is None  # it still hangs: nobody waited for it
-        hung = (tmp_path / "pid-1").read_text()
+    with ranks_of(3, "hang", tmp_path) as children:
+        wait(tmp_path, children[0], children[2])
+        assert children[1].is_alive()  # it still hangs: nobody waited for it
         for r in (0, 2):
             said = (tmp_path / f"said-{r}").read_text()
             assert said.startswith("round ")
-            assert f"no answer from rank 1 ({socket.gethostname()}, process {hung}) within 2 s" in said
-    finally:
-        for child in children:
-            child.kill()
-            child.communicate(timeout=10)
+            assert f"no answer from rank 1 ({socket.gethostname()}, process {children[1].pid}) within 2 s" in said
 
 
 def test_a_frozen_host_of_the_store_ends_the_others_too(tmp_path):
-    children = start_directly(3, "freeze_host", str(tmp_path))
-    try:
-        began = time.monotonic()
-        for r in (1, 2):
-            children[r].communicate(timeout=LIMIT)
-        assert time.monotonic() - began < LIMIT
-        assert children[0].poll() is None
+    with ranks_of(3, "freeze_host", tmp_path) as children:
+        wait(tmp_path, *children[1:])
+        assert children[0].is_alive()
         for r in (1, 2):
             said = (tmp_path / f"said-{r}").read_text()
             assert said.startswith("round ")
-            assert f"rank 0 ({socket.gethostname()}, process {(tmp_path / 'pid-0').read_text()})" in said
-    finally:
-        for child in children:
-            child.kill()
-            child.communicate(timeout=10)
+            assert f"rank 0 ({socket.gethostname()}, process {children[0].pid})" in said
 
 
 def test_ranks_that_split_their_data_differently_are_refused(tmp_path):
-    code, _, err = run_ranks(2, "other_data", str(tmp_path))
-    assert code == 0, err
+    with ranks_of(2, "other_data", tmp_path) as children:
+        wait(tmp_path, *children)
     for rank in range(2):
         split, scaled = (tmp_path / f"said-{rank}").read_text().splitlines()
         for said in (split, scaled):
@@ -278,8 +294,8 @@ def test_ranks_that_split_their_data_differently_are_refused(tmp_path):
 
 
 def test_the_rank_that_sent_a_bad_number_is_named_and_a_healthy_start_goes_on(tmp_path):
-    code, _, err = run_ranks(2, "one_nan", str(tmp_path))
-    assert code == 0, err
+    with ranks_of(2, "one_nan", tmp_path) as children:
+        wait(tmp_path, *children)
     for number in range(3):
         broken = History.load(tmp_path / f"try-{number}")
         assert broken.failed
@@ -290,39 +306,9 @@ def test_the_rank_that_sent_a_bad_number_is_named_and_a_healthy_start_goes_on(tm
     close(healed, local.run(OwnStep(At(20)), worker.logistic(), 40))
 
 
-ALONE = """
-import sys
-import numpy as np
-from ownstep.engines import cluster
-from tests.engines import cluster_worker as worker
-shared = cluster.deal(worker.logistic())
-for name in ("own_step", "extra"):
-    cluster.run(worker.METHODS[name], shared, worker.ROUNDS).save(f"{sys.argv[1]}/{name}")
-from ownstep.engines.cluster.ranks import KEPT, Ranks
-ranks, none, size = Ranks(30), np.zeros(0), 2 * KEPT
-first, second = (ranks.add(np.full(size, value), none)[0] for value in (1.0, 2.0))
-assert (first == 1).all() and (second == 2).all()
-held, place = first[3:9], second.ctypes.data
-del second
-third, numbers = ranks.add(np.full(size, 3.0), none)
-assert third.ctypes.data == place, "memory that nobody holds is used again"
-del first
-fourth = ranks.add(np.full(size, 4.0), none)[0]
-assert (held == 1).all() and (third == 3).all() and (fourth == 4).all(), "what somebody holds is left alone"
-"""
-
-
 def test_a_rank_alone_moves_alike_takes_no_new_memory_and_overwrites_nothing_that_is_held(tmp_path):
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "1", "RANK": "0"}
-    ended = subprocess.run(
-        [sys.executable, "-c", ALONE, str(tmp_path)],
-        env=environment(**place),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-    )
-    assert ended.returncode == 0, ended.stderr
+    with ranks_of(1, "alone", tmp_path) as children:
+        wait(tmp_path, *children)
     for name in ("own_step", "extra"):
         close(History.load(tmp_path / name), local.run(worker.METHODS[name], worker.logistic(), worker.ROUNDS))
 
@@ -331,14 +317,9 @@ def test_encryption_is_used_where_torch_has_it_and_never_silently_left_out(tmp_p
     keys = throw_away_ca(tmp_path)
     prefix = "GLOO_DEVICE_TRANSPORT_TCP_TLS_"
     more = {"GLOO_DEVICE_TRANSPORT": "TCP_TLS"} | {prefix + name: str(path) for name, path in keys.items()}
-    children = start_directly(2, "secret", str(tmp_path), **more)
-    try:
+    with ranks_of(2, "secret", tmp_path, **more) as children:
         for child in children:
-            child.communicate(timeout=LIMIT)
-    finally:
-        for child in children:
-            child.kill()
-            child.communicate(timeout=10)
+            child.join(LIMIT)
     said = tmp_path / "said-0"
     if said.exists() and "built without gloo's TLS" in said.read_text():
         assert not list(tmp_path.glob("secret-*"))  # refused, not sent in the clear
@@ -384,9 +365,7 @@ def test_the_command_line_under_torchrun_and_ctrl_c(tmp_path, capsys):
     assert code == 0, err
     resumed = json.loads(out)
     assert resumed["rounds"] == done + 20
-    code, out, err = run_ranks(2, *arguments, "200", "--json", module="ownstep")
-    assert code == 0, err
-    seen = json.loads(out)
+    seen = json.loads(call_ranks(2, tmp_path, *arguments, "200", "--json"))
     code, out, _ = call(capsys, *arguments, "200", "--json")
     expected = json.loads(out)
     assert seen["final_value"] == pytest.approx(expected["final_value"], rel=1e-12)

@@ -19,7 +19,7 @@ pytest.importorskip("flwr")
 from ownstep.federate import init
 
 from ownstep.engines import run
-from ownstep.engines.federation.loopback import Loopback
+from ownstep.engines.federation.loopback import Loopback, free_port
 from ownstep.engines.federation.loopback import keys as certificates
 from ownstep.history import History
 from ownstep.methods import At, OwnStep
@@ -71,6 +71,13 @@ def open_site(context):
     federation_site.pack_replies = lambda replies: (forge if getattr(problem, "k", 0) == 4 else pack)(replies)
     return Site("NAME", problem)
 '''
+SHORT_LIVED = """
+from flwr.common import constant
+constant.HEARTBEAT_DEFAULT_INTERVAL = 10
+from flwr.supernode.cli import flower_supernode
+flower_supernode()
+"""
+"""A SuperNode that the SuperLink misses after 20 seconds, the least it allows, where it waits a minute for others."""
 NAMES = ("ann", "moody", "victim")
 ROUNDS, SWITCH = 5, 4
 REFUSALS = {1: "not finite", 2: "shape (7,)", 3: "10 GB", 4: "of memory"}
@@ -133,8 +140,12 @@ def test_strangers_plaintext_and_a_wrong_authority_are_refused(net):
 
 
 def test_a_run_survives_a_bad_site_a_killed_site_and_a_killed_coordinator(net, problem):
-    for name in NAMES:
+    for name in NAMES[:2]:
         net.start_site(name, f'site-file="{net.folder / name}.py"')
+    secure = ("--root-certificates", net.folder / "ca.crt", "--auth-supernode-private-key", net.keys["victim"])
+    place = ("--superlink", net.address, "--host", "127.0.0.1", "--port", free_port())
+    config = ("--node-config", f'site-file="{net.folder / "victim"}.py"')
+    net.start("victim", sys.executable, "-c", SHORT_LIVED, *place, *secure, *config)
     for name in NAMES:
         net.wait_for(name, "SuperNode ID")
     settings = f'rounds={ROUNDS} switch="at:{SWITCH}" deadline=30.0 out="{net.folder / "out"}"'

@@ -332,7 +332,8 @@ class Ranks:
         try:
             self._say("alive", "")
             keys = [f"alive/{rank}" for rank in range(self.size)]
-            missing = [keys.index(key) for key in self.store.absent(keys, GRACE if late else 1.0)]
+            patience = (GRACE if late else 1.0) + (self.rank == 0)  # who may host the store leaves last
+            missing = [keys.index(key) for key in self.store.absent(keys, patience)]
         except StoreSilent:
             self.store_lost = True
             return OwnstepError(
