@@ -56,16 +56,18 @@ torture: $(INSTALLED)
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# The demo needs the library alone; the tests also torch, PEPit and Flower.
-$(CORE): pyproject.toml constraints.txt
+# The demo needs the library alone; the tests also torch, PEPit and Flower, installed at once with it.
+$(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ownstep needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/pip
 	$(PIP) -e .
 	touch $@
 
-$(INSTALLED): $(CORE)
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
 	$(PIP) -e '.[$(EXTRAS)]'
-	touch $@
+	touch $(CORE) $@
 
 clean:
 	rm -rf $(VENV) site ownstep-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

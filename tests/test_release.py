@@ -51,9 +51,10 @@ def test_the_wheel_installs_and_its_demo_runs(tmp_path):
     inside = zipfile.ZipFile(wheel).namelist()
     for needed in ("py.typed", "__init__.pyi", "report/assets/page.html", "engines/federation/template/env.sh.txt"):
         assert f"ownstep/{needed}" in inside
-    shell(sys.executable, "-m", "venv", tmp_path / "clean")
+    shell(sys.executable, "-m", "venv", "--without-pip", tmp_path / "clean")
     python = tmp_path / "clean" / "bin" / "python"
-    shell(python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt", wheel)
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    shell(*pip, "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt", wheel)
     place = tmp_path / "elsewhere"
     place.mkdir()
     told = shell(python, "-m", "ownstep", "demo", cwd=place, PYTHONPATH="")

@@ -86,9 +86,9 @@ def test_diging_is_stable_exactly_up_to_its_known_step(devices, rule):
     problem, mixer = equal_quadratics(devices), mixing_matrix("ring", devices, rule)
     largest = (1 + mixer.eigenvalues[0]) ** 2 / 2 / 2.0
     known = (devices - 1) / 2
-    assert run(GradientTracking(0.97 * largest, rule=rule), problem, 2000).x == pytest.approx(known, abs=1e-8)
-    spread = disagreement(GradientTracking(1.03 * largest, rule=rule), problem, 2000)
-    assert spread > 1e3 * disagreement(GradientTracking(0.97 * largest, rule=rule), problem, 2000)
+    assert run(GradientTracking(0.97 * largest, rule=rule), problem, 500).x == pytest.approx(known, abs=1e-8)
+    spread = disagreement(GradientTracking(1.03 * largest, rule=rule), problem, 500)
+    assert spread > 1e3 * disagreement(GradientTracking(0.97 * largest, rule=rule), problem, 500)
 
 
 def disagreement(method, problem, rounds):
@@ -128,7 +128,7 @@ def test_nids_needs_no_network_in_its_step_and_allows_one_a_device():
     problem = make_least_squares(devices=4)
     best = optimum(problem).x
     for graph in ("path", "star", "complete"):
-        np.testing.assert_allclose(run(NIDS("own", graph), problem, 2500).x, best, atol=1e-8)
+        np.testing.assert_allclose(run(NIDS("own", graph), problem, 1600).x, best, atol=1e-8)
     assert np.linalg.norm(run(DecentralisedGD("own", "complete", order="atc"), problem, 500).x - best) > 1e-2
 
 
@@ -144,7 +144,7 @@ def test_the_bias_of_decentralised_gd_shrinks_with_its_step():
 
 def test_tracking_follows_the_mean_gradient_even_when_devices_are_away():
     problem, rule = make_least_squares(devices=5), Bernoulli(0.6, "drop", seed=1)
-    history = run(GradientTracking(0.03), problem, 6000, participation=rule)
+    history = run(GradientTracking(0.03), problem, 1800, participation=rule)
     np.testing.assert_allclose(history.x, optimum(problem).x, atol=1e-8)
     assert 0.5 < history.took_part.mean() < 0.7
 

@@ -26,7 +26,7 @@ from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 from tests.pep import plain_network
 
-SCALES = ((1e12, 1.0), (1e-12, 1.0), (1.0, 1e12), (1.0, 1e-12), (3e7, 2e-9))
+SCALES = ((1e12, 1.0), (1e-12, 1e-12), (3e7, 1e12))
 EXACT = (2.0**40, 2.0**-37)
 NETWORK = pep.Spectral(-0.5, 0.5)
 POWER = {"value": 1, "distance": 0, "gradient": 2, "consensus": 0}
@@ -116,7 +116,7 @@ def test_against_a_plain_program(scale: float) -> None:
     assert found.upper / scale == pytest.approx(plain, rel=1e-5)
 
 
-@pytest.mark.parametrize(("a", "b"), [*SCALES[:4], EXACT])
+@pytest.mark.parametrize(("a", "b"), [*SCALES, EXACT])
 def test_instances_are_in_the_callers_units(a: float, b: float) -> None:
     """The method's own run on the functions handed out, with the caller's numbers, errs by the lower end."""
     asked = question(DecentralisedGD("own"), unlike(a), 2, b, b / 2, "value", NETWORK, None, None, "rescale")
@@ -196,7 +196,7 @@ def test_designs_carry_through() -> None:
     assert moved.bound.upper == unit("value", *EXACT) * base.bound.upper
     first = {name: value / unit("value", *EXACT) for name, (value, _) in moved.starts.items()}
     assert first == {name: value for name, (value, _) in base.starts.items()}
-    for a, b in SCALES[:4]:
+    for a, b in SCALES[1:]:
         assert ask(a, b).bound.upper / unit("value", a, b) == pytest.approx(base.bound.upper, rel=1e-4)
 
 
