@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from ownstep.cli.learn import hospitals
 from ownstep.data import Dataset
 from ownstep.engines.federation import loopback
 from ownstep.glm import Rehearsed, fit, rehearse
+from ownstep.glm.hospitals import HOLDOUT
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import needs
@@ -34,28 +36,69 @@ def same_table(there, here) -> None:
         assert numbers[0] == pytest.approx(numbers[1], rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.xdist_group("processes")
-@pytest.mark.skipif(sys.platform != "linux", reason="finds its processes through /proc")
-def test_the_same_call_over_tls_gives_the_same_table(tmp_path, capsys):
-    rows, labels, sites = sample("linear", n=300)
+def two_hospitals(folder, family):
+    """A file with numbers and a category, and two hospitals, one of which has a name that needs quoting."""
+    rows, labels, sites = sample(family, n=300)
     frame = pd.DataFrame(rows, columns=["a", "b", "c", "d"])
     frame["colour"] = np.random.default_rng(0).choice(["red", "blue"], len(frame))
-    frame["y"], frame["hospital"] = labels, np.where(sites == "a", 'St. Mary\'s "A"', "b")
-    frame.to_csv(tmp_path / "mine.csv", index=False)
-    asked = ["fit", str(tmp_path / "mine.csv"), "--site", "hospital", "--mu", "0.2", "--holdout", "0.2", "--json"]
-    logs = ["--log-json", str(tmp_path / "log.jsonl"), "--metrics", str(tmp_path / "metrics.prom")]
-    code, out, err = call(capsys, *asked, "--engine", "federation", "--out", str(tmp_path / "model.json"), *logs)
+    frame["y"] = (labels == "yes").astype(int) if family == "logistic" else labels
+    frame["hospital"] = np.where(sites == "a", 'St. Mary\'s "A"', "b")
+    frame.to_csv(folder / "mine.csv", index=False)
+    return folder / "mine.csv"
+
+
+@pytest.mark.xdist_group("processes")
+@pytest.mark.skipif(sys.platform != "linux", reason="finds its processes through /proc")
+def test_the_demo_over_tls_gives_the_table_of_one_process(tmp_path, capsys, monkeypatch):
+    """The demo as anybody runs it, but for its data: a SuperLink, a SuperNode per hospital, TLS and node keys."""
+    data = ownstep.load(two_hospitals(tmp_path, "logistic"), label="y", site="hospital")
+    logs = {"log_json": tmp_path / "log.jsonl", "metrics": tmp_path / "metrics.prom"}
+    monkeypatch.setattr(hospitals, "load", lambda name: data)
+    monkeypatch.setattr(hospitals, "rehearse", partial(rehearse, **logs))
+    code, out, err = call(capsys, "demo", "--engine", "federation", "--out", str(tmp_path / "demo"), "--json")
     assert code == 0, err
-    there = json.loads(out)
-    here = json.loads(call(capsys, *asked)[1])
+    told = json.loads(out)
+    there, here = told["fit"], in_this_process(data, holdout=HOLDOUT, allow=["all"], seed=0).told
     same_table(there, here)
     assert there["sites"] == here["sites"]
     for site in here["sites"]:
         assert there["held_out"][site] == pytest.approx(here["held_out"][site], rel=1e-6)
     assert there["exchanges"] == here["exchanges"] + 2
-    assert ownstep.glm.load_model(tmp_path / "model.json").levels == {"colour": ("blue", "red")}
-    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == there["reveals"][3]["exchanges"]
-    assert 'ownstep_sites{run="Newton"} 2.0' in (tmp_path / "metrics.prom").read_text()
+    lines = {line["title"]: line for line in told["comparison"]}
+    assert lines["fit over the sites"]["distance"] < 1e-6 < lines["FedAvg, FLamby's step"]["distance"]
+    assert lines["fit over the sites"]["accuracy"] == lines["all data in one place"]["accuracy"]
+    assert told["difference"] < 1e-6
+    assert 0 < min(told["settled"].values()) <= max(told["settled"].values()) <= 8
+    assert told["fit"]["seconds_per_exchange"] > 0
+    assert ownstep.glm.load_model(told["model"]).levels == {"colour": ("blue", "red")}
+    assert len(logs["log_json"].read_text().splitlines()) == there["reveals"][3]["exchanges"]
+    assert 'ownstep_sites{run="Newton"} 2.0' in logs["metrics"].read_text()
+
+
+def test_all_that_is_said_to_fit_arrives_at_the_deployment(tmp_path, capsys, monkeypatch):
+    """And what comes back from there is what is printed and written, as by the fit in this process."""
+    seen = {}
+
+    def instead(data, **options):
+        rows, labels = data.table()
+        seen.update(options)
+        asked = {key: options[key] for key in ("family", "mu", "holdout", "allow", "seed")}
+        made = fit(rows, labels, data.sites, features=data.features, label=data.label, levels=data.levels, **asked)
+        return Rehearsed(made.to_dict(), made.model)
+
+    monkeypatch.setattr("ownstep.cli.learn.fit.rehearse", instead)
+    asked = ["fit", str(two_hospitals(tmp_path, "linear")), "--site", "hospital", "--mu", "0.2", "--holdout", "0.2"]
+    asked += ["--seed", "3", "--family", "linear", "--allow", "b", "--json"]
+    logs = ["--log-json", str(tmp_path / "log.jsonl"), "--metrics", str(tmp_path / "metrics.prom")]
+    there = json.loads(call(capsys, *asked, "--engine", "federation", *logs, "--out", str(tmp_path / "there.json"))[1])
+    assert seen == {
+        "family": "linear", "mu": 0.2, "holdout": 0.2, "allow": ("b",), "seed": 3,
+        "log_json": tmp_path / "log.jsonl", "metrics": tmp_path / "metrics.prom",
+    }  # fmt: skip
+    here = json.loads(call(capsys, *asked, "--out", str(tmp_path / "here.json"))[1])
+    apart = {"model": None, "seconds_per_exchange": None}
+    assert there | apart == here | apart
+    assert (tmp_path / "there.json").read_bytes() == (tmp_path / "here.json").read_bytes()
 
 
 @pytest.mark.xdist_group("processes")
