@@ -60,6 +60,17 @@ def test_narrow_classes_against_a_plain_program(spectrum: tuple[float, float], p
     assert (1 - 1e-7) * max(each) <= mine.upper <= (1 + 1e-6) * max(each)
 
 
+def test_a_program_that_the_solver_fails_at_is_written_in_other_columns() -> None:
+    """Three devices that differ, a narrow class: over the columns for such classes Clarabel ends in an error."""
+    weights = np.array([0.3676987304208019, 0.357472701076474, 0.2748285685027241])
+    L, mu = np.array([1.76054355, 1.27107897, 1.55356367]), np.array([0.20071549, 0.26052182, 0.2801072])
+    three, network = Devices(weights, L, mu), pep.Spectral(-0.67, -0.65)
+    options = {"network": network, "start": pep.Start("mean"), "effort": 0.0}
+    mine = pep.worst_case(NIDS(0.174), three, 3, 1.0, 0.5, "distance_average", **options)
+    full = plain("nids-", three, [0.174] * 3, 3, "distance_average", network, 0.5, "mean")
+    assert (1 - 1e-7) * full <= mine.upper <= (1 + 1e-6) * full
+
+
 @pytest.mark.parametrize("metric", ["distance", "gradient", "value_average", "distance_average", "consensus"])
 def test_every_metric_with_unlike_devices(metric: str) -> None:
     """Two kinds, unequal weights, own steps: kinds, shares and the weights N w_i all enter."""

@@ -160,7 +160,12 @@ def check_question(asked: Question) -> None:
 
 
 def pose(
-    asked: Question, factor: float | None = None, marked: int | None = None, deadline: float = math.inf
+    asked: Question,
+    factor: float | None = None,
+    marked: int | None = None,
+    deadline: float = math.inf,
+    *,
+    rebase: bool = True,
 ) -> tuple[Program, Path]:
     """The program of a question.
 
@@ -169,6 +174,7 @@ def pose(
     factor : lambda of the one matrix lambda I + (1 - lambda) 11'/N in place of the class.
     marked : the device judged, for the worst-device metrics.
     deadline : when to give up, in seconds of ``time.monotonic``.
+    rebase : write it over columns in which it is sparse and narrow classes keep their digits, not over the trace's own.
     """
     in_time(deadline)
     marks, network = marks_of(asked), asked.network
@@ -196,7 +202,7 @@ def pose(
     if asked.start.trackers is not None and not any(e.name == "0" for e in path.evaluations):
         raise InvalidInput("a bound on the first gradients needs a first round")
     lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
-    blocks = rebased(path, lo, hi)
+    blocks = rebased(path, lo, hi) if rebase else Blocks(path.frame)
     names, found = triples(blocks, path.follower.evaluations, path.own, path.tilt)
     in_time(deadline)
     inter = interpolate(blocks, names, found)
@@ -335,15 +341,29 @@ def upper(
     if not asked.metric.endswith("_worst"):
         program, path = pose(asked, factor, deadline=deadline)
         given = ends(asked, program, deadline) if factor is None and inside is None else {}
-        proof = prove(program, inside=inside, deadline=deadline, hint=_hint(program, path, given))
+        try:
+            proof = prove(program, inside=inside, deadline=deadline, hint=_hint(program, path, given))
+        except OwnstepError:
+            return _as_traced(asked, factor, None, inside, deadline)
         return Upper(proof, program, path, None, given)
     kinds = Kinds.of(asked.devices, marks_of(asked))
     found = []
     for c in range(len(kinds)):
         marked = int(np.argmax(kinds.index == c))
         program, path = pose(asked, factor, marked, deadline)
-        found.append(Upper(prove(program, inside=inside, deadline=deadline), program, path, marked))
+        try:
+            found.append(Upper(prove(program, inside=inside, deadline=deadline), program, path, marked))
+        except OwnstepError:
+            found.append(_as_traced(asked, factor, marked, inside, deadline))
     return replace(max(found, key=lambda one: one.proof.bound), each=tuple(found))
+
+
+def _as_traced(
+    asked: Question, factor: float | None, marked: int | None, inside: float | None, deadline: float
+) -> Upper:
+    """The same over the trace's own columns, for the few programs that the solver fails at in the others."""
+    program, path = pose(asked, factor, marked, deadline, rebase=False)
+    return Upper(prove(program, inside=inside, deadline=deadline), program, path, marked)
 
 
 def ends(asked: Question, program: Program, deadline: float) -> dict[float, Upper]:
