@@ -117,7 +117,7 @@ def test_what_a_gpu_gave_for_the_network_stands_first(name, quick):
     assert len(judged["numbers"]) == 2 * len(alone["numbers"])
     panels = len(experiment.figure(here).axes)  # participation draws one model: the one that decides
     assert len(experiment.figure(both).axes) == (panels if name == "participation" else 2 * panels)
-    assert "by which the claim is judged" in experiment.NOTICE(both)
+    assert "The claim is judged by the paper's network" in experiment.NOTICE(both)
     assert "not the paper's" in experiment.NOTICE(here)
     assert not experiment.NOTICE(network)
 
