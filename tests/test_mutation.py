@@ -180,4 +180,5 @@ def test_after_tests_were_mended_survivors_are_tried_once_more(small):
     assert [len(again.of(part)) for part in tool.PARTS] == [len(record.of(part)) for part in tool.PARTS]
     assert told["tried again at"] == ["def"]
     assert told["first pass"] == before["sample"] != told["sample"]  # kept, whatever is mended after it
+    assert f"{100 * before['sample']['share']:.0f} % of 9" in (tool.ROOT / "docs/mutation.svg").read_text()
     assert (told["commit"], told["goes"], told["left"]) == ("abc", 2, [])
