@@ -7,6 +7,7 @@ Conditions are what stands in ``need(...)``, taken apart at every ``and``, at ev
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -125,3 +126,14 @@ def _parts(holder: Any, key: Any, joined: type[ast.boolop], neutral: bool, words
         left_out = [(p, ast.BoolOp(ast.And(), [*r, ast.Constant(True)])) for p, r in zip(pairs, rests, strict=True)]
     fix = ast.fix_missing_locations
     return [Condition(ast.unparse(part), words, holder, key, fix(instead)) for part, instead in left_out]
+
+
+def forge(certificate: dict, path: str, value) -> dict:
+    """A copy with one entry replaced, or changed by a function of it; ``path`` has its keys between slashes."""
+    forged = copy.deepcopy(certificate)
+    *way, last = [int(part) if part.lstrip("-").isdigit() else part for part in path.split("/")]
+    at = forged
+    for part in way:
+        at = at[part]
+    at[last] = value(at.get(last) if isinstance(at, dict) else at[last]) if callable(value) else value
+    return forged

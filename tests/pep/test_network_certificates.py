@@ -17,6 +17,7 @@ from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracki
 from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.network_proof import differences_of, restate_network
 from ownstep.pep.proof import check_network
+from tests.pep.leaving_out import forge
 
 ALIKE = pep.repeated([1.0], 0.1, [2])
 UNLIKE = pep.repeated([1.0, 2.5], [0.1, 0.4], [2, 1], [1.0, 2.0])
@@ -60,16 +61,6 @@ def test_every_kind_of_worst_case_is_proved(name: str) -> None:
 def honest() -> dict:
     method = DecentralisedGD("own", order="atc")
     return pep.worst_case(method, UNLIKE, 2, 1.0, 0.5, network=NETWORK).certify().certificate
-
-
-def forge(certificate: dict, path: str, value) -> dict:
-    forged = copy.deepcopy(certificate)
-    *way, last = [int(part) if part.lstrip("-").isdigit() else part for part in path.split("/")]
-    at = forged
-    for part in way:
-        at = at[part]
-    at[last] = value(at.get(last) if isinstance(at, dict) else at[last]) if callable(value) else value
-    return forged
 
 
 def doubled(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import subprocess
@@ -18,7 +17,7 @@ from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.network_proof import differences_of, restate_network
 from ownstep.pep.proof import check_network, check_worst
 from ownstep.support.errors import OwnstepError
-from tests.pep.leaving_out import Checker, let_through, verdict
+from tests.pep.leaving_out import Checker, forge, let_through, verdict
 
 UNLIKE = pep.repeated([1.0, 2.5], [0.1, 0.4], [2, 1], [1.0, 2.0])
 INTERLEAVED = pep.repeated([1.0, 2.5, 1.0], [0.1, 0.4, 0.1], [1, 2, 2], [1.0, 2.0, 1.0])
@@ -89,16 +88,6 @@ def test_the_device_that_is_judged_is_split_off(worst: dict) -> None:
     assert check_worst.split(s, 1)["devices"] == s["devices"]
 
 
-def changed(certificate: dict, path: str, value) -> dict:
-    forged = copy.deepcopy(certificate)
-    *way, last = [int(part) if part.lstrip("-").isdigit() else part for part in path.split("/")]
-    at = forged
-    for part in way:
-        at = at[part]
-    at[last] = value(at.get(last) if isinstance(at, dict) else at[last]) if callable(value) else value
-    return forged
-
-
 def signed(certificate: dict) -> dict:
     """With the digest of what it now says."""
     s = certificate["statement"]
@@ -136,7 +125,7 @@ OF_WORST = [
 def test_forgeries_of_the_worst_device_are_refused(worst: dict, path: str, value, over: str) -> None:
     assert check_worst.check(worst) == Fraction(worst["bound"])
     with pytest.raises(ValueError, match=f"^{over}"):
-        check_worst.check(changed(worst, path, value))
+        check_worst.check(forge(worst, path, value))
 
 
 OF_MEAN = [
@@ -168,18 +157,18 @@ OF_MEAN = [
 def test_forgeries_of_a_mean_are_refused(mean: dict, path: str, value, over: str) -> None:
     assert check_worst.check(mean) == Fraction(mean["bound"])
     with pytest.raises(ValueError, match=f"^{over}"):
-        check_worst.check(changed(mean, path, value))
+        check_worst.check(forge(mean, path, value))
 
 
 def test_other_probabilities_and_other_steps_need_other_multipliers(mean: dict) -> None:
     """Each is a proper statement, with its own digest, and not what was proved."""
     refused = 0
-    shifted = changed(mean, "statement/ends/0/0", "1/8")
-    forged = [signed(changed(shifted, "statement/ends/1/0", "3/8"))]
+    shifted = forge(mean, "statement/ends/0/0", "1/8")
+    forged = [signed(forge(shifted, "statement/ends/1/0", "3/8"))]
     for j, step in enumerate(mean["statement"]["steps"]):
         for c, part in itertools.product((0, 1), ("own", "means")):
             for i in range(len(step["of"][c][part])):
-                double = changed(mean, f"statement/steps/{j}/of/{c}/{part}/{i}/-1", lambda t: str(2 * Fraction(t)))
+                double = forge(mean, f"statement/steps/{j}/of/{c}/{part}/{i}/-1", lambda t: str(2 * Fraction(t)))
                 forged.append(signed(double))
     for one in forged:
         with pytest.raises(ValueError, match="slack|cancel|origin|one for all"):
@@ -249,15 +238,15 @@ OF_HAND = [
 def test_forgeries_made_by_hand_are_refused(kind: str, path: str, value, over: str) -> None:
     assert check_worst.check(by_hand(kind)) == 2
     with pytest.raises(ValueError, match=f"^{over}"):
-        check_worst.check(changed(by_hand(kind), path, value))
+        check_worst.check(forge(by_hand(kind), path, value))
 
 
 def test_three_devices_leave_more_to_one_of_them() -> None:
     """1/3 sum_i ||x_i||^2 <= 1 allows ||x_1||^2 = 3: the proof for two devices is none for three."""
-    three = changed(changed(by_hand("worst"), "statement/devices/0/count", 3), "statement/devices/0/weight", "1/3")
+    three = forge(forge(by_hand("worst"), "statement/devices/0/count", 3), "statement/devices/0/weight", "1/3")
     with pytest.raises(ValueError, match=f"^kind 0: {SLACK}"):
         check_worst.check(three | {"bound": "29/10"})
-    right = changed(three, "multipliers/0/start/0", "3")
+    right = forge(three, "multipliers/0/start/0", "3")
     assert check_worst.check(right | {"bound": "3"}) == 3
 
 
@@ -277,7 +266,7 @@ def forged(worst: dict, mean: dict) -> dict[str, tuple[str, dict]]:
     made |= {f"by hand: {j}": (by_hand(kind), path, value) for j, (kind, path, value, _) in enumerate(OF_HAND)}
     out = {}
     for name, (honest, path, value) in made.items():
-        data = changed(honest, path, value)
+        data = forge(honest, path, value)
         data = data if "digest" in path else signed(data)
         out[name] = (verdict(check_worst.check, data).removeprefix("refused: "), data)
     return out
