@@ -41,7 +41,7 @@ install: $(INSTALLED)
 benchmarks: $(INSTALLED)
 	for name in mix plateau pep tune network cluster federation; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/estimators.py
-	$(BIN)/python benchmarks/pep_networks.py --part time --longest 10 --out /tmp/pep-networks
+	$(BIN)/python benchmarks/pep_networks.py --part time --longest 10 --out $$(mktemp -d)
 	for name in cores scale; do echo "== $$name"; env -u OMP_NUM_THREADS -u OPENBLAS_NUM_THREADS $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # How many planted mistakes do the tests notice? Goes of half an hour, until results/mutation.json is complete.
