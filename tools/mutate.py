@@ -6,8 +6,12 @@ whether one turns red. Tried are, in this order and as ``mutation.toml`` says: e
 (``updates``), and every mutant of some modules (``whole``). Survivors that change nothing are argued one by one under
 ``equivalent``.
 
+The record keeps what a sample's *first* pass did not notice, before any test was written for it. What is argued of
+these later counts as equivalent, and what a later test notices still counts as missed: the badge shows that share.
+
     python tools/mutate.py                          to results/mutation.json and docs/mutation.svg
     python tools/mutate.py --again                  after tests were mended: the survivors once more
+    python tools/mutate.py --argued                 nothing is run: the table's arguments, written into the record
     python tools/mutate.py --only pep/proof/check   every mutant of some modules, to the terminal
 
 The record is written after each mutant. A run that its minutes, or Ctrl-C, cut short lists what is left of each part,
@@ -151,7 +155,10 @@ def by_hand(source: Callable[[str], bytes]) -> list[Mutant]:
 
 
 def equivalents(pool: Iterable[Mutant]) -> tuple[dict[Key, str], list[str]]:
-    """(why each mutant that was argued changes nothing, what the table says that fits none or several)."""
+    """(why each mutant that was argued changes nothing, what the table says that fits none or several).
+
+    Of an entry that says ``gone = true`` the code has been removed: it may fit none.
+    """
     alike: dict[tuple[str, str, str], list[Mutant]] = {}
     for mutant in pool:
         alike.setdefault((mutant.module, mutant.was, mutant.now), []).append(mutant)
@@ -161,10 +168,16 @@ def equivalents(pool: Iterable[Mutant]) -> tuple[dict[Key, str], list[str]]:
             m for m in alike.get((entry["module"], entry["was"], entry["now"]), [])
             if entry.get("code", m.code) == m.code and entry.get("nth", m.nth) == m.nth
         ]  # fmt: skip
-        if len(fits) != 1:
+        if len(fits) != (0 if entry.get("gone") else 1):
             wrong.append(f"fits {len(fits)} mutants of {entry['module']}: {entry['was']!r} -> {entry['now']!r}")
         why |= {m.key: str(entry["why"]) for m in fits[:1]}
     return why, wrong
+
+
+def gone() -> dict[Key, str]:
+    """Why mutants changed nothing of which the code has been removed since."""
+    entries = [entry for entry in CONFIG.get("equivalent", []) if entry.get("gone")]
+    return {(e["module"], e["code"], e["was"], e["now"], e.get("nth", 1)): str(e["why"]) for e in entries}
 
 
 def updates(pool: Iterable[Mutant]) -> list[Mutant]:
@@ -290,6 +303,22 @@ def badge(share: float, mutants: int) -> str:
 """  # noqa: E501
 
 
+def first_pass(rows: list[Row]) -> dict[str, Any]:
+    """What a sample's first pass noticed, and every mutant that it missed."""
+    names = [field.name for field in fields(Mutant)]
+    missed = [{k: row[k] for k in names} | {"equivalent": row["equivalent"]} for row in rows if not row["killed"]]
+    return argued({"mutants": len(rows), "killed": len(rows) - len(missed), "missed": missed}, {})
+
+
+def argued(first: dict[str, Any], why: dict[Key, str]) -> dict[str, Any]:
+    """A first pass with the arguments there are by now; that a later test notices the others does not matter."""
+    missed = [row | {"equivalent": why.get(mutant_of(row).key, row["equivalent"])} for row in first["missed"]]
+    equivalent = sum(bool(row["equivalent"]) for row in missed)
+    counted = first["mutants"] - equivalent
+    share = round(first["killed"] / counted, 4) if counted else None
+    return first | {"equivalent": equivalent, "survived": counted - first["killed"], "share": share, "missed": missed}
+
+
 class Record:
     """What results/mutation.json says: a row for every mutant of the four parts, tried or left."""
 
@@ -410,10 +439,9 @@ def complete(record: Record, commit: Commit, options: argparse.Namespace) -> Non
     record.write()
     try_all(commit, [mutant_of(row) for row in left], why, options, done)
     record.about["minutes"] = round(before + (time.time() - began) / 60, 1)
-    first = score(record.of("sample"))
-    if not first["left"] and "tried again at" not in record.about:
-        record.about["first pass"] = first  # before any test was written for what this sample shows
-    record.write()
+    if all("killed" in row for row in record.of("sample")) and "tried again at" not in record.about:
+        record.about["first pass"] = first_pass(record.of("sample"))
+    conclude(record, commit)
     shown = record.written()
     print(json.dumps({k: v for k, v in shown.items() if k not in ("survivors", "noticed", "left")}, indent=1))
     for row in shown["survivors"]:
@@ -422,8 +450,18 @@ def complete(record: Record, commit: Commit, options: argparse.Namespace) -> Non
     if shown["left"]:
         counts = Counter(part for row in shown["left"] for part in row["of"])
         print("left, the same command goes on: " + ", ".join(f"{counts[p]} of {p}" for p in PARTS if counts[p]))
-    if fresh := record.about.get("first pass"):  # what tests written for this very sample notice says little
+
+
+def conclude(record: Record, commit: Commit) -> None:
+    """Keep a record with the arguments there are by now, and draw the badge."""
+    why = equivalents(commit.mutants())[0] | gone()
+    if "first pass" in record.about:
+        fresh = record.about["first pass"] = argued(record.about["first pass"], why)
         (ROOT / "docs" / "mutation.svg").write_text(badge(fresh["share"], fresh["mutants"]))
+    for row in record.rows.values():
+        if not row.get("killed", True):
+            row["equivalent"] = why.get(mutant_of(row).key, row["equivalent"])
+    record.write()
 
 
 def to_the_terminal(commit: Commit, chosen: list[Mutant], options: argparse.Namespace) -> list[Row]:
@@ -443,6 +481,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, help="begin no mutant after so long (28 where a record is written)")
     parser.add_argument("--again", action="store_true", help="the record's survivors and what it left, at this commit")
+    parser.add_argument("--argued", action="store_true", help="run nothing: the arguments, into the record")
     parser.add_argument("--afresh", action="store_true", help="begin although the last run is not complete")
     parser.add_argument("--only", nargs="+", default=[], help="mutants of modules under these paths, nothing written")
     parser.add_argument("--lines", default="", help="with --only: FIRST-LAST")
@@ -466,7 +505,9 @@ def main() -> None:
         to_the_terminal(commit, chosen, options)
         return
     old = Record.read() if RECORD.exists() and not options.afresh else None
-    if options.again:
+    if options.argued:
+        conclude(Record.read(), commit)
+    elif options.again:
         if old is None:
             parser.error(f"--again goes on with {RECORD}, which is not there")
         complete(carried(old, commit, options), commit, options)
