@@ -172,7 +172,10 @@ def test_missing_values_are_refused_dropped_or_filled_in(tmp_path, frame):
     dropped = ownstep.load(tmp_path / "mine.csv", **options, missing="drop")
     complete = frame.drop(index=[3, 5, 7])
     np.testing.assert_array_equal(dropped.rows, expected(complete.assign(dose=complete.dose.astype(float))))
+    assert dropped.labels.tolist() == complete.ill.tolist()
     assert dropped.note == "3 of 40 rows left out: they have missing values"
+    held = ownstep.load(tmp_path / "mine.csv", label="ill", site="hospital", missing="drop")
+    assert held.sites.tolist() == complete.hospital.tolist()
     filled = ownstep.load(tmp_path / "mine.csv", **options, missing="mean")
     known = complete.dose.astype(float)
     mean = np.append(known, frame.dose[5]).astype(float).mean()

@@ -19,6 +19,7 @@ from ownstep.data import Dataset
 from ownstep.engines.federation import Site, Terms, init, site_app
 from ownstep.engines.federation.asking import questioned
 from ownstep.glm import fit, fit_over, fit_site
+from ownstep.glm.federated.common_columns import Columns, agree
 from ownstep.problems import BinaryLogistic
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.logs import RoundLog
@@ -101,6 +102,24 @@ def test_categories_that_a_site_lacks_and_columns_in_another_order(tmp_path):
     assert estimates[0] == pytest.approx(estimates[1], rel=1e-6)
     assert there.model.levels == {"kind": ("x", "y", "z")}
     assert there.model.label == "ill"
+
+
+def test_numbers_are_found_by_name_and_levels_that_are_numbers_go_by_size():
+    rows, labels, sites = sample("logistic", seed=2)
+    order = {"a": [0, 1, 2, 3], "b": [3, 1, 0, 2], "c": [2, 3, 1, 0]}
+    names = ("u", "v", "w", "x")
+    owners = [
+        fit_site(n, Dataset(n, rows[sites == n][:, at], labels[sites == n], features=tuple(names[i] for i in at)))
+        for n, at in order.items()
+    ]
+    same(fit_over(grid_of(owners), Terms(sites=3, **TERMS)), fit(rows, labels, sites, features=names))
+
+    def agreed(*levels):
+        return agree([Columns(v[0], "y", (), {"dose": v}, np.zeros(0), False) for v in levels], "linear")
+
+    assert agreed(("2", "10"), ("9",)).levels == {"dose": ("2", "9", "10")}
+    assert agreed(("2", "10"), ("9",)).features == ("dose=9", "dose=10")
+    assert agreed(("low", "10"), ("9",)).levels == {"dose": ("10", "9", "low")}
 
 
 def test_sites_refuse_by_name_and_do_not_say_how_few():

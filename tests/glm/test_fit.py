@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 import statsmodels.api as sm
 from scipy.stats import norm
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import mean_squared_error, r2_score, roc_auc_score
 
 import ownstep
 from ownstep.cli import main
@@ -334,6 +334,31 @@ def test_held_out_rows_are_measured_site_by_site():
     assert seen["calibration_slope"] == pytest.approx(slope, rel=1e-5)
 
 
+@pytest.mark.parametrize("family", ["logistic", "softmax", "linear", "poisson"])
+def test_what_is_measured_of_a_model_is_what_scikit_learn_measures(family):
+    rows, labels, _ = sample(family, n=300)
+    model = fit(rows[:200], labels[:200], family=family).model
+    rows, labels = rows[200:], labels[200:]
+    told, predicted = held_out.measure(model, rows, labels), model.predict(rows)
+    assert told["rows"] == 100
+    if family in ("linear", "poisson"):
+        assert told["r2"] == pytest.approx(r2_score(labels, predicted))
+        assert told["rmse"] == pytest.approx(mean_squared_error(labels, predicted) ** 0.5)
+        assert (told["observed"], told["predicted"]) == pytest.approx((np.mean(labels), np.mean(predicted)))
+        assert held_out.measure(model, rows[:1], labels[:1])["r2"] is None  # one row has no spread
+        return
+    codes = np.searchsorted(np.unique(labels), labels)
+    assert told["accuracy"] == pytest.approx(np.mean(codes == predicted.argmax(axis=1)))
+    if family == "softmax":
+        assert told["auc"] == pytest.approx(roc_auc_score(codes, predicted, multi_class="ovr"))
+        assert set(told) == {"rows", "accuracy", "auc"}
+    else:
+        assert (told["observed"], told["predicted"]) == pytest.approx((np.mean(codes), np.mean(predicted[:, 1])))
+    alone = held_out.measure(model, rows[codes == 0], labels[codes == 0])  # one class alone has no curve
+    assert alone["auc"] is None
+    assert alone.get("calibration_slope") is None
+
+
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 @pytest.mark.parametrize("family", ["logistic", "softmax", "linear", "poisson"])
 def test_a_model_comes_back_from_its_file(tmp_path, family, suffix):
@@ -357,6 +382,11 @@ def test_files_that_are_no_model_are_refused(tmp_path):
         (tmp_path / name).write_text(content)
         with pytest.raises(InvalidInput, match="no model of ownstep"):
             load_model(tmp_path / name)
+    good = Model("linear", ("a", "b"), np.ones((2, 1)), np.ones(1)).to_dict()
+    for coefficients in ([[1.0]], [[1.0], [float("nan")]], [[1.0, 2.0], [3.0, 4.0]]):
+        (tmp_path / "e.json").write_text(json.dumps(good | {"coefficients": coefficients}))
+        with pytest.raises(InvalidInput, match="its coefficients do not fit its features"):
+            load_model(tmp_path / "e.json")
     with pytest.raises(InvalidInput, match="cannot be read"):
         load_model(tmp_path / "nowhere.json")
     with pytest.raises(InvalidInput, match=r".json or .safetensors"):
