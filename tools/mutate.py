@@ -132,10 +132,10 @@ def first_red(line: str) -> tuple[str, str]:
 
 
 def relevant(module: str) -> list[str]:
-    """The tests of a module, to be run one after the other: its own first, then those of the longest prefix."""
+    """The tests of a module, one after the other: its own first, those of the longest prefix, those of all modules."""
     own = CONFIG["first"].get(module)
     best = max((prefix for prefix in CONFIG["tests"] if module.startswith(prefix)), key=len)
-    return [*([own] if own else []), *CONFIG["tests"][best]]
+    return [*([own] if own else []), *CONFIG["tests"][best], *CONFIG["last"]["tests"]]
 
 
 def by_hand(source: Callable[[str], bytes]) -> list[Mutant]:
