@@ -53,6 +53,7 @@ def test_every_module_and_test_of_the_table_is_there(tool):
     named = [*tool.CONFIG["modules"], *tool.CONFIG["whole"], *tool.CONFIG["tests"], *tool.CONFIG["first"]]
     assert [prefix for prefix in named if not any(m.startswith(prefix) for m in modules)] == []
     listed = [*tool.CONFIG["first"].values(), *(line for lines in tool.CONFIG["tests"].values() for line in lines)]
+    listed += tool.CONFIG["last"]["tests"]
     paths = {word for line in listed for word in shlex.split(line) if word.startswith("tests/")}
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
 

@@ -161,6 +161,24 @@ def test_a_folder_is_one_device_per_file(tmp_path, frame):
     assert split.counts.tolist() == frame.hospital.value_counts().sort_index().tolist()
 
 
+def test_files_of_a_folder_may_have_their_columns_in_another_order_and_unequal_widths(tmp_path, frame):
+    frame = frame.drop(columns="hospital")
+    for name, rows, columns in (("a", frame[:15], list(frame)), ("b", frame[15:], list(reversed(list(frame))))):
+        (tmp_path / "named").mkdir(exist_ok=True)
+        rows[columns].to_csv(tmp_path / "named" / f"{name}.csv", index=False)
+    (tmp_path / "named" / ".hidden.csv").write_text("left by an editor\n")
+    loaded = ownstep.load(tmp_path / "named", label="ill")
+    np.testing.assert_array_equal(loaded.rows, expected(frame))
+    assert loaded.labels.tolist() == frame.ill.tolist()
+    assert loaded.sites.tolist() == ["a"] * 15 + ["b"] * 25
+    (tmp_path / "numbered").mkdir()
+    for name, text in (("a", "1 2:0.5\n"), ("b", "-1 7:2.5\n1 1:3\n"), ("c", "1 3:1.5\n")):  # the widest in the middle
+        (tmp_path / "numbered" / f"{name}.txt").write_text(text)
+    whole = np.zeros((4, 7))
+    whole[[0, 1, 2, 3], [1, 6, 0, 2]] = 0.5, 2.5, 3, 1.5
+    np.testing.assert_array_equal(ownstep.load(tmp_path / "numbered").rows.toarray(), whole)
+
+
 def test_missing_values_are_refused_dropped_or_filled_in(tmp_path, frame):
     frame["dose"] = frame.dose.astype(object)
     frame.loc[[3, 7], "dose"] = ["?", ""]
