@@ -49,6 +49,18 @@ def test_gap_and_rounds_by_hand():
         history.gap(11.0)
 
 
+@pytest.mark.parametrize(
+    ("stopped", "failed"),
+    [
+        ("diverged at round 3: f rose", True), ("f(x) is nan at round 2", True), ("reached the target", False),
+        ("rounds", False), ("interrupted before it diverged", False),
+    ],
+)  # fmt: skip
+def test_a_run_has_failed_if_it_diverged_or_met_no_number(stopped, failed):
+    columns = {c: np.zeros(2) for c in COLUMNS}
+    assert History("h", columns, np.zeros(1), np.zeros(1), stopped).failed is failed
+
+
 def test_bytes_and_seconds_up_to_an_iterate_by_hand():
     """Rounds stand with the iterate they leave; the loss that shows an iterate takes seconds of its own."""
     columns = {c: np.zeros(4) for c in COLUMNS} | {"value": np.array([11.0, 6.0, 2.0, 1.5])}

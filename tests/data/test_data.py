@@ -40,6 +40,7 @@ def server():
                 return
             start = int(self.headers.get("Range", "bytes=0-").split("=")[1].rstrip("-"))
             shelf.starts.append(start)
+            start = start if shelf.resumes else 0
             if start >= len(body):
                 self.send_error(416)
                 return
@@ -53,7 +54,7 @@ def server():
             pass
 
     class Shelf:
-        files, starts, cut = {}, [], None
+        files, starts, cut, resumes = {}, [], None, True
 
     shelf = Shelf()
     shelf.files, shelf.starts = {}, []
@@ -96,6 +97,15 @@ def test_a_broken_download_goes_on_where_it_stopped(server):
     assert fetch.read(toy, toy.files[0]) == CONTENT
     assert server.starts[0] == 0
     assert 0 < server.starts[1] <= 300_000
+
+
+def test_a_server_that_begins_again_is_not_appended_to(server):
+    server.files["/toy.bin"], server.cut, server.resumes = CONTENT, 300_000, False
+    toy = source(Remote("toy/toy.bin", sha(CONTENT), (f"{server.url}/toy.bin",)))
+    with pytest.raises(OwnstepError, match="could not be fetched"):
+        fetch.fetch(toy)
+    assert fetch.read(toy, toy.files[0]) == CONTENT
+    assert server.starts[1] > 0  # it was asked for the rest, and sent everything
 
 
 def test_the_second_address_is_tried_when_the_first_fails(server):

@@ -6,12 +6,18 @@ import json
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Annotation, Text
 
 from ownstep import plots
+from ownstep.engines import Comparison, describe
+from ownstep.history import COLUMNS, History
 from ownstep.paper import EXPERIMENTS, load_experiment
+from ownstep.plots.lines import _apart
+from ownstep.plots.panels import inches
+from ownstep.problems import LeastSquares
 from ownstep.report.palette import METHODS
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -91,3 +97,73 @@ def test_a_name_has_one_colour_in_all_figures(figures):
 @pytest.mark.parametrize("method", sorted(set(METHODS) & set(plots.COLOURS)))
 def test_figures_and_report_have_one_palette(method):
     assert plots.colour(method) == METHODS[method][0][0]
+
+
+def made_history(value, switched_at=None) -> History:
+    columns = {c: np.zeros(len(value)) for c in COLUMNS} | {"value": np.array(value, float)}
+    return History("h", columns, np.zeros(1), np.zeros(1), "done", switched_at)
+
+
+def test_what_is_drawn_is_what_was_measured():
+    axes = plots.new_figure(1)[1]
+    ax = axes[0, 0]
+    x = np.array([1.0, 2.0, 4.0])
+    low, high = np.array([1.0, 2.0, 3.0]), np.array([5.0, 7.0, 6.0])
+    drawn = {"Algorithm 1": plots.Curve(x, [3.0, 4.0, 5.0], low, high), "Nesterov": plots.Curve(x, [9.0, 1.0, 2.0])}
+    assert plots.curves(ax, drawn, names=False) == ["Algorithm 1", "Nesterov"]
+    for name, curve in drawn.items():
+        np.testing.assert_array_equal(named(ax)[name].get_xydata(), np.column_stack([curve.x, curve.y]))
+    (band,) = ax.collections
+    corners = {tuple(v) for v in band.get_paths()[0].vertices}
+    assert corners == {*zip(x, low, strict=True), *zip(x, high, strict=True)}
+    assert named(ax)["Algorithm 1"].get_linewidth() > named(ax)["Nesterov"].get_linewidth()
+
+
+def test_a_race_is_drawn_by_its_gaps_and_rounds():
+    plan = describe(LeastSquares(np.eye(2), np.ones(2)))
+    histories = {
+        "Algorithm 1": made_history([11.0, 3.0, 2.0, 1.0], switched_at=2), "GD 1/L-bar": made_history([11, 6, 4, 2]),
+    }  # fmt: skip
+    race = Comparison(histories, plan, 1.0)
+    axes = plots.new_figure(1)[1]
+    plots.convergence(axes[0, 0], race, "t", legend=None)
+    lines = named(axes[0, 0])
+    np.testing.assert_allclose(lines["Algorithm 1"].get_xydata(), [[1, 0.2], [2, 0.1], [3, np.nan]])
+    np.testing.assert_allclose(lines["GD 1/L-bar"].get_ydata(), [0.5, 0.3, 0.1])
+    (mark,) = (line for line in axes[0, 0].get_lines() if line.get_label() == "_switch")
+    np.testing.assert_allclose(mark.get_xydata(), [[2, 0.1]])  # the point that the last round of own steps left
+    ax = plots.demo({"toy": race}, gap=0.1).axes[0]
+    assert [bar.get_width() for bar in ax.patches] == [2, 3]
+    assert [text.get_text() for text in ax.texts] == [" 2", " 3 (1.5x slower)"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "step", "most", "placed"),
+    [
+        ([0.0, 50.0, 100.0], 10.0, 100.0, [0, 50, 100]),  # nobody is moved without need
+        ([50.0, 50.0], 10.0, 100.0, [45, 55]),
+        ([40.0, 42.0, 90.0], 10.0, 100.0, [36, 46, 90]),
+        ([98.0, 99.0], 10.0, 100.0, [90, 100]),
+        ([1.0, 2.0, 12.0], 10.0, 100.0, [0, 10, 20]),
+    ],
+)
+def test_names_keep_apart_and_near_their_lines(wanted, step, most, placed):
+    assert _apart(wanted, step, most) == pytest.approx(placed)
+
+
+def test_an_svg_is_the_same_file_twice_and_a_text_is_broken_to_fit(tmp_path):
+    once, twice = (plots.save(plots.new_figure(1)[0], tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
+    assert once == twice
+    assert b"<dc:date>" not in once
+    text = "one two three four five six seven eight nine ten"
+    lines = plots.wrapped(text, 1.0, 8).splitlines()
+    assert " ".join(lines) == text
+    assert len(lines) > 2
+    assert max(inches(line, 8) for line in lines) <= 1.0
+    assert [plots.power(v) for v in (0.001, 0.0009, 999_999.0, 1e6, 2e6)] == [
+        "0.001",
+        "9e-04",
+        "999,999",
+        "10⁶",
+        "2e+06",
+    ]

@@ -148,10 +148,11 @@ def _apart(wanted: Sequence[float], step: float, most: float) -> list[float]:
     """Rising places at least ``step`` apart, within 0 and ``most``, together as near as can be to those wanted."""
     blocks: list[tuple[float, int]] = []  # mean of (wanted - i * step), and how many
     for i, value in enumerate(wanted):
-        mean, count = float(np.clip(value - i * step, 0, max(0.0, most - (len(wanted) - 1) * step))), 1
+        mean, count = value - i * step, 1
         while blocks and blocks[-1][0] > mean:
             before, more = blocks.pop()
             mean, count = (mean * count + before * more) / (count + more), count + more
         blocks.append((mean, count))
-    flat = [mean for mean, count in blocks for _ in range(count)]
+    room = max(0.0, most - (len(wanted) - 1) * step)
+    flat = [float(np.clip(mean, 0, room)) for mean, count in blocks for _ in range(count)]
     return [mean + i * step for i, mean in enumerate(flat)]
