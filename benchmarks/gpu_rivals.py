@@ -27,7 +27,7 @@ from ownstep import partition as partitions
 from ownstep.engines import rivals, run
 from ownstep.engines.compare import searched
 from ownstep.engines.noise import floor, judge
-from ownstep.methods import GD, At, Method, Nesterov, OwnStep, Scaffnew
+from ownstep.methods import GD, At, FedLin, Method, Nesterov, OwnStep, Scaffnew
 from ownstep.paper.appendix.mnist import PAPER_L, choose
 from ownstep.paper.machinery.runner import provenance
 from ownstep.plan import Devices
@@ -41,7 +41,7 @@ OURS = "Algorithm 1"
 def methods(rounds: int) -> dict[str, Method]:
     """Algorithm 1 with the paper's switch, two pooled methods, and the federated ones."""
     ours: dict[str, Method] = {OURS: OwnStep(At(int(0.8 * rounds))), "GD": GD("mean"), "Nesterov": Nesterov("mean")}
-    return ours | rivals() | {"Scaffnew": Scaffnew(p=0.2)}
+    return ours | rivals() | {"Scaffnew": Scaffnew(p=0.2), "FedLin": FedLin()}
 
 
 def problem_of(given: argparse.Namespace, data: Any, seed: int) -> Any:

@@ -8,6 +8,9 @@ local steps are 150,000 passes over the data, a quarter of an hour on one core. 
 so each is a task of its own here. The search then replays them one after the other, by the rule of
 `ownstep.engines.tune`, and finds what it finds alone. All that is done is in OUT/searches.json, which is written anew
 after each task; a second call (on another machine: with --have FILE) does the rest. It needs MNIST, NumPy and SciPy.
+
+With --device cuda (or cpu, with torch) all trials of a search run at once and share each pass over the data: see
+side_by_side.py. A search then takes a minute or two in place of a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import astuple, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -40,7 +43,9 @@ from ownstep.support.files import write_atomically
 MODULES: dict[str, Any] = {"fedopt": against_fedopt, "gossip": against_gossip}
 APART = ("FedProx", "FedSPS", "Delta-SGD", "FedAvg", "FedNova")
 """Methods that never reach the tightest gap of `fedopt`: each trial is a task."""
-MINUTES = {"optimum": 1.5, "trial": 1.2, "fedopt": 7.0, "gossip": 4.0}
+LONG = {"Scaffnew": 9, "FedDyn": 4, "FedProx": 3, "FedSPS": 3, "FedExP": 2}
+"""Methods with large search spaces, or many local steps; the longest search begins first."""
+MINUTES = {"optimum": 1.5, "trial": 1.2, "fedopt": 7.0, "gossip": 4.0, "together": 2.5}
 """No task begins that would take longer than what is left: guesses, on the safe side."""
 
 
@@ -129,6 +134,60 @@ def wanted(seeds: int, experiments: list[str], results: Path) -> list[Task]:
     return sorted(missing, key=lambda t: (t.seed >= contest.NEWER_SEEDS, t.experiment == "fedopt", t.seed))
 
 
+def together(task: Task, best: float, device: str) -> Any:
+    """A whole search, its trials side by side, and the run after it."""
+    from side_by_side import side_by_side
+
+    rounds, levels, budget = MODULES[task.experiment].RACE
+    setting = setting_of(task.experiment, task.seed, best)
+    method: Any = contest.newer()[task.method]
+    options: dict[str, Any] = {"devices": setting.plan.devices, "progress": False}
+    goal = contest.goal_of(setting, levels)
+    candidates = [replace(method, **dict(point)) for point in grid(task, best)]
+
+    def trial(candidate: Any, problem: Any) -> list[float]:
+        return list(map(float, run(candidate, problem, rounds, target=goal, **options).value))
+
+    def last(problem: Any) -> Any:
+        return contest.tuned(
+            replace(setting, problem=problem), f"{task.method} tuned", method, rounds, levels, task.seed, budget,
+            trial=replayed(dict(zip(map(repr, candidates), values, strict=True))), **options,
+        )  # fmt: skip
+
+    values = side_by_side(setting.problem, [partial(trial, candidate) for candidate in candidates], device)
+    (found,) = side_by_side(setting.problem, [last], device)
+    return found
+
+
+def compute_together(given: argparse.Namespace) -> None:
+    """Searches whose trials share each pass, several at a time, the longest first."""
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    began, done = time.monotonic(), Done(given.out / "searches.json", given.have)
+    searches = [t for t in wanted(given.seeds, given.experiments, given.results) if done.known.get(t) is None]
+    searches.sort(key=lambda t: -LONG.get(t.method, 0) - 3 * (t.experiment == "fedopt"))
+    print(f"{len(searches)} searches missing", flush=True)
+    with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
+        optima = {Task("optimum", t.experiment, t.seed) for t in searches}
+        for task, future in [(t, pool.submit(work, t, None, {})) for t in optima if t not in done.known]:
+            done.write(task, future.result())
+        busy: dict[Future[Any], Task] = {}
+        while searches or busy:
+            late = time.monotonic() - began + 60 * MINUTES["together"] > given.seconds
+            while searches and len(busy) < given.processes and not late:
+                task = searches.pop(0)
+                best = done.known[Task("optimum", task.experiment, task.seed)]["best"]
+                busy[pool.submit(together, task, best, given.device)] = task
+            if not busy:
+                break
+            for future in wait(busy, return_when=FIRST_COMPLETED).done:
+                task, wrong = busy.pop(future), future.exception()
+                if wrong is None:
+                    done.write(task, future.result())
+                print(f"{time.monotonic() - began:6.0f} s  {task.experiment} {task.seed} {task.method}"
+                      f"{'' if wrong is None else f' failed: {wrong!r}'}", flush=True)  # fmt: skip
+    print(f"{len(searches)} searches not begun", flush=True)
+
+
 def ready(searches: list[Task], done: Done) -> Iterator[tuple[Task, float | None, dict[str, list[float]]]]:
     """Tasks whose needs are met, in order: optima, trials, searches."""
     for search in searches:
@@ -211,11 +270,14 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=1e9, help="most seconds that any task is expected to take")
     parser.add_argument("--seeds", type=int, default=contest.NEWER_SEEDS)
     parser.add_argument("--experiments", nargs="*", default=list(MODULES))
+    parser.add_argument("--device", help="of torch: all trials of a search share each pass over the data")
     parser.add_argument("--merge", type=Path, metavar="FILE")
     parser.add_argument("--results", type=Path, default=Path("results"))
     given = parser.parse_args()
     if given.merge is not None:
         merge(given.merge, given.results)
+    elif given.device is not None:
+        compute_together(given)
     else:
         compute(given)
 

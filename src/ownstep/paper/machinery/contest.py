@@ -11,7 +11,7 @@ from ownstep.engines import Participation, noise, price, rivals, run, tune
 from ownstep.engines.limits import GRADIENT_SECONDS, parse_wire
 from ownstep.engines.tuning import SCALES
 from ownstep.history import History, finite
-from ownstep.methods import GD, Method, Nesterov
+from ownstep.methods import GD, FedLin, Method, Nesterov
 from ownstep.paper.machinery import fairness, mnist_problem
 from ownstep.paper.machinery.bootstrap import interval, number
 from ownstep.paper.machinery.mnist_problem import Setting
@@ -30,7 +30,7 @@ BASELINES: dict[str, Method] = {
 """What stands beside the rivals; tuned GD is searched for."""
 TOP = 3.0
 """Of a run that diverges, what is drawn: up to so many times the first gap."""
-NEWER = ("FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedDyn", "Scaffnew", "FedExP", "FedSPS", "Delta-SGD")
+NEWER = ("FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedDyn", "Scaffnew", "FedLin", "FedExP", "FedSPS", "Delta-SGD")
 """Federated methods that the paper does not name; tuned beside its rivals in a full run, with five local steps."""
 NEWER_SEEDS = 2
 """Runs that have them: their searches, with five local steps per round, take most of the time."""
@@ -131,7 +131,7 @@ def _kept(
 
 def newer() -> dict[str, Method]:
     """The methods of :data:`NEWER`."""
-    known = rivals()
+    known = rivals() | {"FedLin": FedLin()}
     return {name: known[name] for name in NEWER}
 
 
