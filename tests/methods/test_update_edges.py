@@ -195,8 +195,8 @@ def test_sketches_that_are_off_by_less_than_two_are_kept(ratio, wanted):
     bank = Bank.empty(x0, [1.0]).renewed([Sketch(np.eye(2), np.ones(2), 2.0)])
     pairs = Pairs.none(x0).added(np.array([1.0, 0.0]), np.array([ratio, 0.0]), 3)
     state = dataclasses.replace(state, bank=bank, pairs=pairs, wanted=False, sketched=1, k=50, kept=2)
-    told, _, t = method._direction(state, np.array([1.0, 2.0]))
-    assert (told.wanted, t) == (wanted, 1.0)
+    told = method._set_out(state, np.array([1.0, 2.0]))
+    assert (told.wanted, told.search.step) == (wanted, 1.0)
 
 
 def test_sketches_that_were_wanted_stay_wanted_until_they_come():
@@ -207,7 +207,7 @@ def test_sketches_that_were_wanted_stay_wanted_until_they_come():
     for wanted in (True, False):
         state = method.start(x0, one_device())
         state = dataclasses.replace(state, bank=bank, pairs=pairs, wanted=wanted, sketched=1, k=50, kept=2)
-        assert method._direction(state, np.array([1.0, 2.0]))[0].wanted is wanted
+        assert method._set_out(state, np.array([1.0, 2.0])).wanted is wanted
 
 
 def test_a_share_of_nothing_is_the_length_itself():

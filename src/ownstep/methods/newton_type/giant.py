@@ -63,10 +63,7 @@ class GIANT(Searched[SolvingState]):
             )
         return self._along(replace(state, k=state.k + 1, solving=False), state.gradient, -1.0 * answer.solved, 1.0)
 
-    def _onward(self, state: SolvingState, gradient: Vector) -> SolvingState:
-        if state.plain or not float(gradient @ gradient) > 0:
-            return super()._onward(replace(state, plain=True), gradient)
+    def _set_out(self, state: SolvingState, gradient: Vector) -> SolvingState:
+        if not float(gradient @ gradient) > 0:  # nothing to solve for
+            return self._onward(replace(state, plain=True), gradient)
         return replace(state, x=state.base, gradient=gradient, solving=True)
-
-    def _direction(self, state: SolvingState, gradient: Vector) -> tuple[SolvingState, Vector, float]:
-        raise NotImplementedError("the devices are asked for the direction")

@@ -80,5 +80,5 @@ class SHED(Searched[ShedState]):
         near, far = state.distances
         return replace(state, sent=0, renewal=state.renewal + far, distances=(far, near + far))
 
-    def _direction(self, state: ShedState, gradient: Vector) -> tuple[ShedState, Vector, float]:
-        return state, -1.0 * state.bank.metric.inverse(gradient), 1.0
+    def _set_out(self, state: ShedState, gradient: Vector) -> ShedState:
+        return self._along(state, gradient, -1.0 * state.bank.metric.inverse(gradient), 1.0)

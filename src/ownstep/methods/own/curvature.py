@@ -82,10 +82,10 @@ class OwnCurvature(Remembering[CurvatureState]):
             state = replace(state, bank=bank, wanted=False, sketched=state.k + 1)
         return super().tell(state, answer)
 
-    def _direction(self, state: CurvatureState, gradient: Vector) -> tuple[CurvatureState, Vector, float]:
+    def _set_out(self, state: CurvatureState, gradient: Vector) -> CurvatureState:
         if not state.bank.owner:  # nobody has sent a vector: L-BFGS
             first, trial = (state.pairs.scale, 1.0) if state.pairs.count else (1.0, 0.0)
-            return state, -1.0 * state.pairs.inverse(gradient, lambda v: first * v), trial
+            return self._along(state, gradient, -1.0 * state.pairs.inverse(gradient, lambda v: first * v), trial)
         metric, scale = state.bank.metric, 1.0
         if state.pairs.count:
             s, y = state.pairs.s[-1], state.pairs.y[-1]
@@ -94,4 +94,5 @@ class OwnCurvature(Remembering[CurvatureState]):
             stale = not 1 / OFF <= exact <= OFF or along < 1 / OFF
             state = replace(state, wanted=state.wanted or (stale and state.k >= GROWTH * state.sketched + LEAST))
             scale = min(max(exact, CLIP[0]), CLIP[1])
-        return state, -1.0 * state.pairs.inverse(gradient, lambda v: scale * metric.inverse(v)), 1.0
+        p = -1.0 * state.pairs.inverse(gradient, lambda v: scale * metric.inverse(v))
+        return self._along(state, gradient, p, 1.0)

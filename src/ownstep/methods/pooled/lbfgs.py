@@ -33,8 +33,8 @@ class LBFGS(Remembering[PairsState]):
         """Nothing is known at x0."""
         return PairsState(**begin(x0, devices), pairs=Pairs.none(x0))
 
-    def _direction(self, state: PairsState, gradient: Vector) -> tuple[PairsState, Vector, float]:
+    def _set_out(self, state: PairsState, gradient: Vector) -> PairsState:
         if not state.pairs.count:
-            return state, -1.0 * gradient, 0.0
+            return self._along(state, gradient, -1.0 * gradient, 0.0)
         scale = state.pairs.scale
-        return state, -1.0 * state.pairs.inverse(gradient, lambda v: scale * v), 1.0
+        return self._along(state, gradient, -1.0 * state.pairs.inverse(gradient, lambda v: scale * v), 1.0)

@@ -53,9 +53,9 @@ class Newton(Searched[NewtonState]):
             raise InvalidInput("Newton needs devices that send their Hessians; LBFGS() needs gradients alone")
         return super()._keep(replace(state, triangle=answer.hessian), answer)
 
-    def _direction(self, state: NewtonState, gradient: Vector) -> tuple[NewtonState, Vector, float]:
+    def _set_out(self, state: NewtonState, gradient: Vector) -> NewtonState:
         step = newton_step(to_numpy(state.triangle), to_numpy(gradient))
-        return state, like(step.astype(to_numpy(gradient).dtype), gradient), 1.0
+        return self._along(state, gradient, like(step.astype(to_numpy(gradient).dtype), gradient), 1.0)
 
 
 def newton_step(triangle: NDArray[Any], gradient: NDArray[Any]) -> NDArray[np.float64]:

@@ -60,8 +60,8 @@ class Searched(ABC, Generic[State]):
     """A trial whose f is not finite is refused and a shorter step is tried: an engine need not stop there."""
 
     @abstractmethod
-    def _direction(self, state: State, gradient: Vector) -> tuple[State, Vector, float]:
-        """(State, p, the first t to try) from the base, where ``gradient`` was seen."""
+    def _set_out(self, state: State, gradient: Vector) -> State:
+        """Choose p at the base, where ``gradient`` was seen, and go :meth:`_along` it."""
 
     def _learn(self, state: State, answer: Answer, gradient: Vector) -> State:
         """What the trial in ``state.x``, about to be kept, teaches; ``gradient`` is that at the base."""
@@ -116,11 +116,10 @@ class Searched(ABC, Generic[State]):
         """A direction from the base, and the first trial along it."""
         if state.plain:
             return self._along(state, gradient, -1.0 * gradient, 0.0)
-        state, p, t = self._direction(state, gradient)
-        return self._along(state, gradient, p, t)
+        return self._set_out(state, gradient)
 
     def _along(self, state: State, gradient: Vector, p: Vector, t: float) -> State:
-        """The first trial along p, or along the negative gradient where p does not descend."""
+        """The first trial along p, with t where it is not 0; along the negative gradient where p does not descend."""
         slope = float(p @ gradient)
         if not slope < 0 or not math.isfinite(slope):
             p = -1.0 * gradient
