@@ -17,7 +17,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from ownstep.cli import app, main
-from ownstep.cli.common import emit, show_table
+from ownstep.cli.terminal import emit, show_table
 from ownstep.engines import compare
 from ownstep.history import History
 from ownstep.methods import METHODS

@@ -15,7 +15,7 @@ from torch import nn
 
 from ownstep import partition
 from ownstep.cli import main
-from ownstep.cli.common import build
+from ownstep.cli.options import TableOptions
 from ownstep.engines import Bernoulli, cluster, compare, saving
 from ownstep.engines.cluster.ranks import KEPT, Ranks
 from ownstep.methods import (
@@ -163,7 +163,7 @@ def check(folder: Path) -> None:
 
     mine = own_data(ranks.rank, ranks.size)
     keep("own_data", cluster.run(OwnStep(At(5)), mine, 10))
-    problem, _ = build("breast_cancer", "by_norm", 4, 1e-2, 0)
+    problem, _ = TableOptions(partition="by_norm", devices=4).build("breast_cancer", 1e-2)
     race = compare(cluster.deal(problem), RACE, rounds=20, engine=cluster.run)
     for name, history in race.histories.items():
         keep(f"race-{name.replace('/', '_')}", history)

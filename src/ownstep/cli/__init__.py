@@ -1,7 +1,7 @@
 """The command line. One module per command; bad usage exits with 2, a failure with 1, Ctrl-C with 130.
 
-``learn/`` works on data, ``prove/`` on worst cases, ``show/`` on the paper; ``common`` and ``choose`` turn words into
-objects for all of them. May import from every folder; nothing imports from here.
+``learn/`` works on data, ``prove/`` on worst cases, ``show/`` on the paper; ``options`` and ``choose`` turn words into
+objects for all of them, ``terminal`` shows what came out. May import from every folder; nothing imports from here.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from ownstep.cli.common import Json, emit
+from ownstep.cli.options import Json
 from ownstep.cli.plain import App
+from ownstep.cli.terminal import emit
 from ownstep.engines.federation.app import init
 from ownstep.engines.federation.join import join
 

@@ -9,6 +9,8 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from ownstep.cli.options import spread
+
 
 def _plain(text: str) -> str:
     return text.replace("\\[", "[")  # typer escapes brackets for rich, even where rich does not print
@@ -45,5 +47,6 @@ class App(typer.Typer):
         super().__init__(**{"cls": Group, "rich_markup_mode": None} | options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """As everywhere in typer."""
-        return super().command(name, **{"cls": Command} | options)
+        """As everywhere in typer, and groups of options become options."""
+        add = super().command(name, **{"cls": Command} | options)
+        return lambda command: add(spread(command))

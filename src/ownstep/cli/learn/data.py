@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Data, Format, Json, Seed, console, emit, reading, show_table
+from ownstep.cli.options import Data, Format, Json, Seed
 from ownstep.cli.plain import App
-from ownstep.data import fetch, load, names
+from ownstep.cli.terminal import console, emit, show_table
+from ownstep.data import Reading, fetch, load, names
 from ownstep.data.files.describe import FEWEST, describe, describe_dataset
 from ownstep.data.sources import SOURCES
 from ownstep.support.errors import unknown_name
@@ -83,7 +84,7 @@ def describe_(
     Example: ownstep data describe patients.csv
     """
     told = (
-        {"dataset": data} | describe_dataset(load(data)) if data in names() else describe(data, reading(format=format))
+        {"dataset": data} | describe_dataset(load(data)) if data in names() else describe(data, Reading(format=format))
     )
     if as_json:
         emit(told)

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from ownstep import plots
-from ownstep.cli.common import Json, Seed, build, console, emit, show_comparison, show_plan
 from ownstep.cli.learn.hospitals import hospitals
 from ownstep.cli.learn.race import RACES, choose_race
+from ownstep.cli.options import Json, Seed, TableOptions
+from ownstep.cli.terminal import console, emit, show_comparison, show_plan
 from ownstep.engines import Comparison
 from ownstep.engines.cluster import torchrun
 
@@ -54,7 +55,7 @@ def demo(
     terminal = console()
     results: dict[str, Comparison] = {}
     for title, (name, rule, devices) in CASES.items():
-        problem, split = build(name, rule, devices, MU, seed)
+        problem, split = TableOptions(partition=rule, devices=devices, seed=seed).build(name, MU)
         results[title] = comparison = race(problem, rounds=ROUNDS, seed=seed)
         if not torchrun.first():
             continue

@@ -14,26 +14,8 @@ import typer
 from rich.table import Table
 
 from ownstep.cli.choose import choose_engine
-from ownstep.cli.common import (
-    Categories,
-    Data,
-    Format,
-    Ignore,
-    Json,
-    Label,
-    LogJson,
-    Metrics,
-    MissingValues,
-    Seed,
-    Site,
-    console,
-    emit,
-    listed,
-    reading,
-    round_log,
-    show_table,
-)
-from ownstep.data import load
+from ownstep.cli.options import Data, FileOptions, Format, Json, LogOptions, Seed, listed
+from ownstep.cli.terminal import console, emit, show_table
 from ownstep.data.files import read_features
 from ownstep.engines.cluster import torchrun
 from ownstep.glm import fit, fit_over, load_model, rehearse
@@ -56,12 +38,8 @@ def register(app: typer.Typer) -> None:
 
 def fit_(
     data: Data,
-    label: Label = None,
-    site: Site = None,
-    missing: MissingValues = None,
-    categories: Categories = None,
-    ignore: Ignore = None,
-    format: Format = None,
+    *,
+    file: FileOptions,
     family: Annotated[str, typer.Option(help=f"auto, or one of {', '.join(FAMILIES)}.")] = "auto",
     mu: Annotated[
         float, typer.Option(help="Penalty mu/2 ||x||^2 on the standardised coefficients; none by default.")
@@ -78,8 +56,7 @@ def fit_(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model here: .json or .safetensors.")] = None,
-    log_json: LogJson = None,
-    metrics: Metrics = None,
+    logs: LogOptions,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -92,24 +69,24 @@ def fit_(
     """
     if engine not in (None, *ENGINES):
         raise unknown_name("engine", engine, ENGINES)
-    given = {"--label": label, "--site": site, "--missing": missing, "--allow": allow}
+    given = {"--label": file.label, "--site": file.site, "--missing": file.missing, "--allow": allow}
     example = shlex.join(["fit", data, *[word for flag, value in given.items() if value for word in (flag, value)]])
     engine = "federation" if engine == "federation" else choose_engine(engine, example)
     if out is not None and out.suffix not in (".json", ".safetensors"):
         raise InvalidInput(f"--out {out}: a model is written to a .json or .safetensors file")
-    found = load(data, **reading(label, site, missing, format, categories, ignore).options())
+    found = file.load(data)
     rows, labels = found.table()
     if engine == "federation":
         rehearsed = rehearse(
-            found, family=family, mu=mu, holdout=holdout, allow=listed(allow), seed=seed, log_json=log_json,
-            metrics=metrics,
+            found, family=family, mu=mu, holdout=holdout, allow=listed(allow), seed=seed, log_json=logs.log_json,
+            metrics=logs.metrics,
         )  # fmt: skip
         told, model = rehearsed.told, rehearsed.model
     else:
         fitted = fit(
             rows, labels, found.sites, family=family, features=found.features, mu=mu, holdout=holdout,
             allow=listed(allow), engine=engine, label=found.label, levels=found.levels, seed=seed,
-            log=round_log(log_json, metrics),
+            log=logs.opened(),
         )  # fmt: skip
         told, model = fitted.to_dict(), fitted.model
     if not torchrun.first():

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ownstep.cli.common import console, emit, show_table
 from ownstep.cli.learn.fit import show_fit
+from ownstep.cli.terminal import console, emit, show_table
 from ownstep.data import Dataset, load
 from ownstep.glm import fit, rehearse
 from ownstep.glm.hospitals import HOLDOUT, SETTLED, SHRUNK, Line, compare_hospitals, settled

@@ -10,32 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ownstep.cli.common import (
-    DATA_HELP,
-    Alpha,
-    Categories,
-    Count,
-    FamilyName,
-    Format,
-    Ignore,
-    Json,
-    Label,
-    Measure,
-    MissingValues,
-    PerDevice,
-    Rows,
-    Seed,
-    Site,
-    Split,
-    Standardise,
-    build,
-    console,
-    emit,
-    numbers,
-    reading,
-    show_plan,
-    show_table,
-)
+from ownstep.cli.options import DATA_HELP, Json, Measure, TableOptions, numbers
+from ownstep.cli.terminal import console, emit, show_plan, show_table
 from ownstep.engines import Recommendation, TimeModel, describe, parse_wire, recommend
 from ownstep.plan import Plan
 from ownstep.plan import plan as make_plan
@@ -51,16 +27,8 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     data: Annotated[str | None, typer.Argument(help=DATA_HELP)] = None,
-    label: Label = None,
-    site: Site = None,
-    missing: MissingValues = None,
-    categories: Categories = None,
-    ignore: Ignore = None,
-    format: Format = None,
-    family: FamilyName = "auto",
-    standardise: Standardise = False,
-    partition: Split = None,
-    devices: Count = None,
+    *,
+    table: TableOptions,
     L: Annotated[
         str | None, typer.Option("--L", help="In place of data: the smoothness of each device, as 1,3.")
     ] = None,
@@ -69,14 +37,10 @@ def plan(
     ] = None,
     mu: Annotated[str, typer.Option(help="Weight of the L2 term mu/2 ||x||^2; with --L one or several.")] = "0.001",
     smoothness: Measure = "auto",
-    alpha: Alpha = 0.1,
-    per_device: PerDevice = 2,
-    rows: Rows = None,
     wire: Annotated[
         str, typer.Option(help="The network: home, wan, datacentre, or SECONDS:BYTES_PER_S for a message.")
     ] = "wan",
     absent: Annotated[float, typer.Option(help="Share of the devices that miss an exchange.")] = 0.0,
-    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Recommend a method, and say what own steps would bring: each device's smoothness, its step, the predicted gain.
@@ -100,14 +64,11 @@ def plan(
     if len(strong) != 1:
         raise InvalidInput(f"--mu {mu}: data takes one number; several go with --L")
     assert data is not None
-    problem, split = build(
-        data, partition, devices, strong[0], seed, alpha, rows, per_device,
-        reading(label, site, missing, format, categories, ignore), family, standardise,
-    )  # fmt: skip
-    setting = {"data": data, "partition": split.rule, "note": split.note, "mu": strong[0], "seed": seed}
+    problem, split = table.build(data, strong[0])
+    setting = {"data": data, "partition": split.rule, "note": split.note, "mu": strong[0], "seed": table.seed}
     setting["samples"] = split.counts.tolist()
     made = describe(problem, smoothness)
-    advice = _advice(problem, network, wire, absent, seed)
+    advice = _advice(problem, network, wire, absent, table.seed)
     _tell(made, setting, split.counts.tolist(), split.note, advice, as_json)
 
 

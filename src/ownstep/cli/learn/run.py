@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,37 +19,10 @@ from ownstep.cli.choose import (
     choose_participation,
     join_cluster,
 )
-from ownstep.cli.common import (
-    Alpha,
-    Categories,
-    Count,
-    Data,
-    FamilyName,
-    Format,
-    Ignore,
-    Json,
-    Label,
-    LogJson,
-    Measure,
-    Metrics,
-    Mu,
-    PerDevice,
-    Rows,
-    Seed,
-    Site,
-    Split,
-    Standardise,
-    build,
-    console,
-    emit,
-    reading,
-    round_log,
-    show_comparison,
-    show_plan,
-    uneven_scales,
-)
+from ownstep.cli.options import Data, Json, LogOptions, Measure, TableOptions
+from ownstep.cli.terminal import console, emit, show_comparison, show_plan, uneven_scales
 from ownstep.data import names
-from ownstep.engines import Comparison, compare, describe, run
+from ownstep.engines import Comparison, Limits, Participation, compare, describe, run
 from ownstep.engines import tune as search
 from ownstep.engines.cluster import torchrun
 from ownstep.history import History
@@ -58,25 +32,7 @@ from ownstep.problems import LinearModel, optimum
 from ownstep.support.checks import number
 from ownstep.support.errors import InvalidInput, OwnstepError
 
-Rounds = Annotated[int, typer.Option(help="How many rounds at most.")]
-Participation = Annotated[
-    str,
-    typer.Option(
-        help="Probability that a device takes part in a round, or cohort:SIZE, bursts:FAIL:RECOVER, "
-        "stragglers:TYPICAL:DEADLINE, dies:DEVICE:ROUND, returns:DEVICE:ROUND:ROUND."
-    ),
-]
-Absent = Annotated[
-    str | None, typer.Option(help="Share of absent devices: rescale (the default), drop or last (known gradient).")
-]
-OnMissing = Annotated[
-    str | None,
-    typer.Option(
-        "--missing",
-        help="For files: drop rows with missing values, or fill in the column's mean. For datasets by name: as "
-        "--absent.",
-    ),
-]
+ROUNDS_HELP, MU_HELP = "How many rounds at most.", "Weight of the L2 term mu/2 ||x||^2."
 Methods = Annotated[
     str | None,
     typer.Option(
@@ -90,29 +46,7 @@ TuneAll = Annotated[
 Reruns = Annotated[
     int, typer.Option(help="Run everything with so many other seeds too: smaller differences are called none.")
 ]
-Budget = Annotated[
-    str | None, typer.Option(help="Stop when this is spent: bytes:50MB (all devices, both ways) or seconds:600.")
-]
-Wire = Annotated[
-    str | None,
-    typer.Option(
-        help="Count the seconds of --budget over this network: home, wan, datacentre or LATENCY_S:BYTES_PER_S, with "
-        "10 ms for a gradient; without it, on this machine's clock."
-    ),
-]
-Patience = Annotated[int | None, typer.Option(help="Stop after so many rounds without a better f.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for histories and a figure.")]
-
-SketchRank = Annotated[
-    int | None, typer.Option(help="For own_curvature: eigenpairs a device sends, at most half as many as it has rows.")
-]
-SketchKind = Annotated[
-    str | None, typer.Option(help="For own_curvature: own (eigenpairs), or sum (of products with one shared matrix).")
-]
-Revealing = Annotated[
-    bool, typer.Option("--revealing", help="For own_curvature: allow a rank that shows the span of a device's rows.")
-]
-Memory = Annotated[int | None, typer.Option(help="For lbfgs and own_curvature: pairs kept.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -121,32 +55,65 @@ def register(app: typer.Typer) -> None:
     app.command("compare", short_help="Compare methods fairly on split data.")(compare_)
 
 
-def absent_and_missing(data: str, absent: str | None, missing: str | None) -> tuple[str, str | None]:
-    """(the rule for absent devices, the rule for missing values).
+@dataclass(frozen=True)
+class RunOptions(TableOptions):
+    """A problem, who takes part in its rounds, and what a run may spend."""
 
-    Datasets by name have no missing values: with them ``--missing`` keeps its older meaning, that of ``--absent``.
-    """
-    if missing is not None and (data in names() or missing in ("rescale", "last")):
-        if absent not in (None, missing):
-            raise InvalidInput(f"--absent {absent} and --missing {missing}: give one of them")
-        return missing, None
-    return absent or "rescale", missing
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="For files: drop rows with missing values, or fill in the column's mean. For datasets by name: as "
+            "--absent."
+        ),
+    ] = None
+    participation: Annotated[
+        str,
+        typer.Option(
+            help="Probability that a device takes part in a round, or cohort:SIZE, bursts:FAIL:RECOVER, "
+            "stragglers:TYPICAL:DEADLINE, dies:DEVICE:ROUND, returns:DEVICE:ROUND:ROUND."
+        ),
+    ] = "1"
+    absent: Annotated[
+        str | None,
+        typer.Option(help="Share of absent devices: rescale (the default), drop or last (known gradient)."),
+    ] = None
+    budget: Annotated[
+        str | None, typer.Option(help="Stop when this is spent: bytes:50MB (all devices, both ways) or seconds:600.")
+    ] = None
+    wire: Annotated[
+        str | None,
+        typer.Option(
+            help="Count the seconds of --budget over this network: home, wan, datacentre or LATENCY_S:BYTES_PER_S, "
+            "with 10 ms for a gradient; without it, on this machine's clock."
+        ),
+    ] = None
+    patience: Annotated[int | None, typer.Option(help="Stop after so many rounds without a better f.")] = None
+
+    def present(self, data: str) -> Participation | None:
+        """Who takes part, and what is done about the share of the others."""
+        older = self.missing if self._means_absent(data) else None
+        if older is not None and self.absent not in (None, older):
+            raise InvalidInput(f"--absent {self.absent} and --missing {older}: give one of them")
+        return choose_participation(self.participation, older or self.absent or "rescale", self.seed)
+
+    def limits(self) -> Limits | None:
+        """What may be spent."""
+        return choose_limits(self.budget, self.wire, self.patience)
+
+    def _rule(self, data: str) -> str | None:
+        return None if self._means_absent(data) else self.missing
+
+    def _means_absent(self, data: str) -> bool:
+        """Datasets by name have no missing values: with them ``--missing`` keeps its older meaning, ``--absent``."""
+        return self.missing is not None and (data in names() or self.missing in ("rescale", "last"))
 
 
 def run_(
     data: Data,
-    label: Label = None,
-    site: Site = None,
-    missing: OnMissing = None,
-    categories: Categories = None,
-    ignore: Ignore = None,
-    format: Format = None,
-    family: FamilyName = "auto",
-    standardise: Standardise = False,
+    *,
+    settings: RunOptions,
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "own_step",
-    partition: Split = None,
-    devices: Count = None,
-    rounds: Rounds = 1000,
+    rounds: Annotated[int, typer.Option(help=ROUNDS_HELP)] = 1000,
     step: Annotated[
         str | None, typer.Option(help="For gd and the like: mean, true, matched, tuned or a number.")
     ] = None,
@@ -158,10 +125,19 @@ def run_(
     ] = None,
     secant: Annotated[str | None, typer.Option(help="For barzilai_borwein: short, long or mean.")] = None,
     horizon: Annotated[int | None, typer.Option(help="For ogm: the round it is optimal at.")] = None,
-    rank: SketchRank = None,
-    sketch: SketchKind = None,
-    revealing: Revealing = False,
-    memory: Memory = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(help="For own_curvature: eigenpairs a device sends, at most half as many as it has rows."),
+    ] = None,
+    sketch: Annotated[
+        str | None,
+        typer.Option(help="For own_curvature: own (eigenpairs), or sum (of products with one shared matrix)."),
+    ] = None,
+    revealing: Annotated[
+        bool,
+        typer.Option("--revealing", help="For own_curvature: allow a rank that shows the span of a device's rows."),
+    ] = False,
+    memory: Annotated[int | None, typer.Option(help="For lbfgs and own_curvature: pairs kept.")] = None,
     weights: Annotated[
         str | None, typer.Option(help="For own_step and server-free methods: samples, or uniform as in the paper.")
     ] = None,
@@ -179,15 +155,10 @@ def run_(
     tune: Annotated[
         int | None, typer.Option(help="For server-free and federated methods: search so many settings first.")
     ] = None,
-    mu: Mu = 1e-3,
+    mu: Annotated[float, typer.Option(help=MU_HELP)] = 1e-3,
     smoothness: Annotated[
         str, typer.Option(help="How L_i is measured: auto, exact or trace; adaptive: by the devices, on the way.")
     ] = "auto",
-    alpha: Alpha = 0.1,
-    per_device: PerDevice = 2,
-    rows: Rows = None,
-    participation: Participation = "1",
-    absent: Absent = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to resume from and to write every few seconds.")] = None,
     engine: Annotated[
         str | None, typer.Option(help="local, or cluster: one process per rank, the default under torchrun.")
@@ -195,13 +166,8 @@ def run_(
     deadline: Annotated[
         float | None, typer.Option(help="For the cluster: seconds until a rank that does not answer is an error.")
     ] = None,
-    budget: Budget = None,
-    wire: Wire = None,
-    patience: Patience = None,
-    log_json: LogJson = None,
-    metrics: Metrics = None,
+    logs: LogOptions,
     out: Out = None,
-    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Run one method and say how far it got.
@@ -222,10 +188,8 @@ def run_(
         "smoothness": smoothness if smoothness == "adaptive" else None,
     }  # fmt: skip
     chosen: Any = choose_method(method, options)
-    absent, missing = absent_and_missing(data, absent, missing)
-    present = choose_participation(participation, absent, seed)
-    how = reading(label, site, missing, format, categories, ignore)
-    problem: Any = build(data, partition, devices, mu, seed, alpha, rows, per_device, how, family, standardise)[0]
+    present, seed = settings.present(data), settings.seed
+    problem: Any = settings.build(data, mu)[0]
     drive: Callable[..., History] = run
     if engine == "cluster":
         problem, drive = join_cluster(problem, deadline)
@@ -240,7 +204,7 @@ def run_(
         chosen = found.method
     history = drive(
         chosen, problem, rounds, devices=made.devices, participation=present, checkpoint=checkpoint, name=method,
-        seed=seed, limits=choose_limits(budget, wire, patience), log=round_log(log_json, metrics),
+        seed=seed, limits=settings.limits(), log=logs.opened(),
     )  # fmt: skip
     best = optimum(problem).value if mu > 0 else -np.inf  # without the L2 term there may be no minimum
     if torchrun.first():
@@ -282,32 +246,15 @@ def _tell(
 
 def compare_(
     data: Data,
-    label: Label = None,
-    site: Site = None,
-    missing: OnMissing = None,
-    categories: Categories = None,
-    ignore: Ignore = None,
-    format: Format = None,
-    family: FamilyName = "auto",
-    standardise: Standardise = False,
-    partition: Split = None,
-    devices: Count = None,
-    rounds: Rounds = 5000,
-    mu: Mu = 1e-2,
+    *,
+    settings: RunOptions,
+    rounds: Annotated[int, typer.Option(help=ROUNDS_HELP)] = 5000,
+    mu: Annotated[float, typer.Option(help=MU_HELP)] = 1e-2,
     smoothness: Measure = "auto",
-    alpha: Alpha = 0.1,
-    per_device: PerDevice = 2,
-    rows: Rows = None,
-    participation: Participation = "1",
-    absent: Absent = None,
     methods: Methods = None,
     tune: TuneAll = None,
     reruns: Reruns = 0,
-    budget: Budget = None,
-    wire: Wire = None,
-    patience: Patience = None,
     out: Out = None,
-    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Race Algorithm 1 and its extensions against gradient descent in all its forms, on rounds and on wall-clock.
@@ -319,16 +266,14 @@ def compare_(
 
     A fair race: ownstep compare breast_cancer --methods own_step,rivals --tune 20 --participation 0.7 --reruns 4
     """
-    absent, missing = absent_and_missing(data, absent, missing)
-    present = choose_participation(participation, absent, seed)
+    present, seed = settings.present(data), settings.seed
     if mu == 0:
         raise InvalidInput("compare measures against the optimum, which --mu 0 may not have; give a positive --mu")
-    how = reading(label, site, missing, format, categories, ignore)
-    problem, split = build(data, partition, devices, mu, seed, alpha, rows, per_device, how, family, standardise)
+    problem, split = settings.build(data, mu)
     comparison = compare(
         problem, choose_methods(methods, present is None), rounds, smoothness=smoothness, participation=present,
         seed=seed, checkpoint=None if out is None else out / "checkpoints", tune=tune, reruns=reruns,
-        limits=choose_limits(budget, wire, patience),
+        limits=settings.limits(),
     )  # fmt: skip
     title = f"{data}, {split.rule}"
     if out is not None:

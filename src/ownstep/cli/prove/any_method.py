@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ownstep.cli.choose import choose_method
-from ownstep.cli.common import console, emit
+from ownstep.cli.terminal import console, emit
 from ownstep.methods import GD, METHODS, Method
 from ownstep.support.errors import InvalidInput
 

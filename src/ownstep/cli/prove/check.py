@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ownstep.cli.common import Json, emit
+from ownstep.cli.options import Json
 from ownstep.cli.prove.any_method import named_method
 from ownstep.cli.prove.pep import read_devices, read_method
 from ownstep.cli.prove.show_tuned import read_design
 from ownstep.cli.prove.tune import read_schedule
+from ownstep.cli.terminal import emit
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 if TYPE_CHECKING:

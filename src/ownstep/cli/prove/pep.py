@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Json, Seed, console, emit, numbers, show_table
+from ownstep.cli.options import Json, Seed, numbers
 from ownstep.cli.prove.any_method import Asked, refuse_with_method, show_method
+from ownstep.cli.terminal import console, emit, show_table
 from ownstep.methods import GD, At, Never, OwnStep
 from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar

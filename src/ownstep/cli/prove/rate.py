@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ownstep.cli.common import Json, console, emit
+from ownstep.cli.options import Json
 from ownstep.cli.prove.any_method import named_method
 from ownstep.cli.prove.pep import read_devices
+from ownstep.cli.terminal import console, emit
 
 
 def register(app: typer.Typer) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import console, emit, write_report
 from ownstep.cli.prove.any_method import Asked, named_method
+from ownstep.cli.terminal import console, emit, write_report
 from ownstep.methods.gossip.peers import Peers
 from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Json, Seed, console, write_report
+from ownstep.cli.options import Json, Seed
 from ownstep.cli.prove.any_method import Asked
 from ownstep.cli.prove.pep import read_devices
 from ownstep.cli.prove.show_tuned import show_tuned, table, tell
+from ownstep.cli.terminal import console, write_report
 from ownstep.methods import Schedule
 from ownstep.support.errors import InvalidInput
 from ownstep.support.progress import Bar

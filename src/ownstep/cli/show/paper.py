@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ownstep.cli.common import Json, Seed, console, emit
+from ownstep.cli.options import Json, Seed
+from ownstep.cli.terminal import console, emit
 from ownstep.paper import EXPERIMENTS, conduct, conduct_all, judge_again, load_experiment, on_disk
 from ownstep.support.errors import OwnstepError
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ownstep.cli.common import Json, emit
+from ownstep.cli.options import Json
+from ownstep.cli.terminal import emit
 
 
 def register(app: typer.Typer) -> None:
