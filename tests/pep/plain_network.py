@@ -15,6 +15,8 @@ DIGITS = (1e-9, 1e-8, 1e-7)
 """Tolerances of the solver, the next one where it fails."""
 SOLVER = "CLARABEL"
 """Or SCS, which is slower and gives an answer where Clarabel, on long programs, gives none."""
+LIMIT: float | None = None
+"""Seconds of one solve."""
 AVERAGES = False
 """Whether an average W X is an unknown itself, not what is unknown of it; SCS is faster then, on wide classes."""
 
@@ -171,6 +173,8 @@ class Plain:
                 asked = {"eps": digits, "max_iters": 1_000_000}
                 if SOLVER == "CLARABEL":  # relative to the answer, which may itself be 1e-4
                     asked = {"tol_gap_abs": 1e-5 * digits, "tol_gap_rel": digits, "tol_feas": digits}
+                if LIMIT is not None:
+                    asked["time_limit" if SOLVER == "CLARABEL" else "time_limit_secs"] = LIMIT
                 try:
                     problem.solve(solver=SOLVER, **asked)
                 except cp.error.SolverError:

@@ -17,7 +17,7 @@ from ownstep import pep
 from ownstep.cli import main
 from ownstep.methods import GD, At, DecentralisedGD, HeavyBall, Nesterov, Never, OwnStep
 from ownstep.pep import few_kinds
-from ownstep.pep.networks.network_bound import _not_above
+from ownstep.pep.networks.instances.lower_search import not_above
 from ownstep.pep.search import NARROW, Search
 from ownstep.pep.solve.candidate import Candidate, Part, recover, run
 from ownstep.pep.solve.exact import reached
@@ -203,11 +203,11 @@ def test_over_networks_an_instance_above_its_proof(error: float, exact: bool, re
     worst: Any = SimpleNamespace(error=error, exact=exact)
     if refused:
         with pytest.raises(InternalError, match=r"mistake in ownstep.*report it"):
-            _not_above(1.0, worst)
+            not_above(1.0, worst)
     else:
-        assert _not_above(1.0, worst) == 1.0
+        assert not_above(1.0, worst) == 1.0
     worst.error = 0.5
-    assert _not_above(1.0, worst) == 0.5
+    assert not_above(1.0, worst) == 0.5
 
 
 def test_a_lower_end_that_does_not_survive_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:

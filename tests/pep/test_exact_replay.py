@@ -10,10 +10,10 @@ import pytest
 
 from ownstep import pep
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracking
-from ownstep.pep.networks.exact_replay import Dyadic, _largest, _Run, dyadic, exact_error
-from ownstep.pep.networks.network_bound import INSIDE, question
-from ownstep.pep.networks.network_enclosure import upper
-from ownstep.pep.networks.replay import _run, recover
+from ownstep.pep.networks.instances.exact_replay import Dyadic, _largest, _Run, dyadic, exact_error
+from ownstep.pep.networks.instances.replay import _run, recover
+from ownstep.pep.networks.network_bound import question
+from ownstep.pep.networks.network_enclosure import INSIDE, upper
 
 ALIKE = pep.repeated([1.0], 0.1, [2])
 UNLIKE = pep.repeated([1.0, 2.5], [0.1, 0.4], [2, 1], [1.0, 2.0])

@@ -17,11 +17,11 @@ import pytest
 from ownstep import pep
 from ownstep.engines.participation import Bernoulli
 from ownstep.methods import EXTRA, GD, NIDS, DecentralisedGD, FedAvg, GradientTracking, Never, OwnStep
-from ownstep.pep.networks.exact_replay import exact_error
+from ownstep.pep.networks.instances.exact_replay import exact_error
+from ownstep.pep.networks.instances.replay import _run
 from ownstep.pep.networks.kind_vectors import Agents, Frame, Kinds
 from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.network_enclosure import Question, callers_question, canonical_question
-from ownstep.pep.networks.replay import _run
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 from tests.pep import plain_network
@@ -225,9 +225,9 @@ def test_devices_that_differ_by_a_short_step_do_not_agree() -> None:
 
 def test_a_withdrawn_lower_end_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no instance is found at all the lower end is 0, and that is no enclosure."""
-    from ownstep.pep.networks import network_bound
+    from ownstep.pep.networks.instances import lower_search
 
-    monkeypatch.setattr(network_bound, "_instance", lambda *_: (None, 0))
+    monkeypatch.setattr(lower_search.Search, "_keep", lambda *_: None)
     found = pep.worst_case(EXTRA(0.3), alike(1.0), 1, 1.0, 0.5, "distance_worst", network=NETWORK)
     assert found.lower == 0
     assert found.status.startswith("the lower end is withdrawn")
@@ -245,8 +245,8 @@ def test_what_doubles_do_not_hold_is_refused() -> None:
 
 def test_exact_runs_tell_the_method_its_own_gradients() -> None:
     """In canonical units the exact run's error is the lower end over the metric's unit, to the last digit."""
+    from ownstep.pep.networks.instances.replay import recover
     from ownstep.pep.networks.network_enclosure import upper
-    from ownstep.pep.networks.replay import recover
 
     asked = question(NIDS("own"), unlike(3e7), 2, 2e-3, 1e-3, "value", NETWORK, None, None, "rescale")
     small = canonical_question(asked)

@@ -38,7 +38,7 @@ def test_every_method_against_a_plain_program(name: str, metric: str) -> None:
     """Devices alike, all differences and one mean: the reduced program has the value of the full one."""
     make, options = METHODS[name]
     network, rounds = pep.Spectral(-0.4, 0.7), 2 if name == "tracking-atc" else 3  # the plain one fails at its third
-    mine = pep.worst_case(make(0.3, **options), ALIKE, rounds, 1.0, 0.5, metric, network=network)
+    mine = pep.worst_case(make(0.3, **options), ALIKE, rounds, 1.0, 0.5, metric, network=network, effort=0.0)
     assert mine.upper == pytest.approx(plain(name, ALIKE, [0.3] * 2, rounds, metric, network), rel=2e-5)
     assert mine.lower <= mine.upper
 
@@ -96,7 +96,8 @@ def test_starts_and_changing_networks(points: str, each_round: bool) -> None:
     """Devices that start apart mix from the first round on; a new W in each round binds the products less."""
     network = pep.Spectral(-0.5, 0.5, each_round=each_round)
     start = pep.Start(points, gradients=0.7)
-    mine = pep.worst_case(GradientTracking(0.2), ALIKE, 2, 1.0, np.inf, "value", network=network, start=start)
+    options = {"network": network, "start": start, "effort": 0.0}
+    mine = pep.worst_case(GradientTracking(0.2), ALIKE, 2, 1.0, np.inf, "value", **options)
     full = plain("tracking-cta", ALIKE, [0.2] * 2, 2, "value", network, np.inf, points, 0.7)
     assert mine.upper == pytest.approx(full, rel=2e-5)
 

@@ -1,4 +1,4 @@
-"""Rational proofs of the worst device and of means over schedules, and forgeries of them."""
+"""Rational proofs of the worst device, of two devices and of means over schedules, and forgeries of them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,45 @@ def worst() -> dict:
 @pytest.fixture(scope="module")
 def mean() -> dict:
     return bounded("cohort").certify().certificate
+
+
+@pytest.fixture(scope="module")
+def two() -> dict:
+    return of_two(("distance", NETWORK))
+
+
+def of_two(*parts: tuple[str, pep.Spectral]) -> dict:
+    """Two devices that step by 1/L; for several parts of the spectrum, their proofs put together as one."""
+    pair = pep.repeated([1.0], 0.1, [2])
+    proofs = [
+        pep.worst_case(DecentralisedGD(1.0, order="atc"), pair, 3, 1.0, 0.5, metric, network=network)
+        .certify()
+        .certificate
+        for metric, network in parts
+    ]
+    if len(proofs) == 1:
+        return proofs[0]
+    many = [p["statement"]["network"] | {"multipliers": p["multipliers"]} for p in proofs]
+    whole = proofs[0]["statement"] | {"network": {"lo": many[0]["lo"], "hi": many[-1]["hi"]}}
+    bound = str(max(Fraction(p["bound"]) for p in proofs))
+    return {"format": check_worst.TWO, "statement": whole, "bound": bound, "multipliers": many}
+
+
+@pytest.fixture(scope="module")
+def changing() -> dict:
+    """Each part is proved for a new W in each round; but then W may be of another part in each round."""
+    return of_two(*(("distance", pep.Spectral(lo, lo + 0.5, each_round=True)) for lo in (-0.5, 0.0)))
+
+
+def test_two_devices_are_proved_part_by_part(two: dict) -> None:
+    """Below the bound for more devices, whose W may have two eigenvalues."""
+    assert two["format"] == check_worst.TWO
+    assert [(part["lo"], part["hi"]) for part in two["multipliers"]] == [("-1/2", "0"), ("0", "1/2")]
+    assert "[-1/2, 1/2]" in check_worst.describe(two)
+    four = pep.worst_case(
+        DecentralisedGD(1.0, order="atc"), pep.repeated([1.0], 0.1, [4]), 3, 1.0, 0.5, "distance", network=NETWORK
+    )
+    assert check_worst.check(two) < 0.99 * four.lower
 
 
 def test_the_device_that_is_judged_is_split_off(worst: dict) -> None:
@@ -158,6 +197,43 @@ def test_forgeries_of_a_mean_are_refused(mean: dict, path: str, value, over: str
     assert check_worst.check(mean) == Fraction(mean["bound"])
     with pytest.raises(ValueError, match=f"^{over}"):
         check_worst.check(forge(mean, path, value))
+
+
+OF_TWO = [
+    ("format", check_worst.MEAN, ONLY),
+    ("bound", lambda b: str(Fraction(b) * Fraction(999, 1000)), rf"eigenvalues in \[.*\]: {BOUND}"),
+    ("note", "and of all others", ONLY),
+    ("statement/note", "and of all others", r"eigenvalues in .*" + ONLY),
+    ("statement/any_number", True, "there are not two devices"),
+    ("statement/devices/0", lambda d: d | {"count": 4, "weight": "1/4"}, "there are not two devices"),
+    ("statement/network/hi", "3/5", "the parts do not end where the spectrum does"),
+    ("statement/network/lo", "-3/5", "the part from -1/2 does not begin where the one before ends"),
+    ("statement/network/note", "any", ONLY),
+    ("multipliers/0/note", "any", ONLY),
+    ("multipliers", [], "the parts do not end where the spectrum does"),
+    ("multipliers", lambda m: m[:1], "the parts do not end where the spectrum does"),
+    ("multipliers", lambda m: m[1:], "the part from 0 does not begin where the one before ends"),
+    ("multipliers", lambda m: m[::-1], "the part from 0 does not begin where the one before ends"),
+    ("multipliers/0/hi", "1/10", r"eigenvalues in \[-1/2, 1/10\]: "),
+    ("multipliers/1/lo", "1/10", "the part from 1/10 does not begin where the one before ends"),
+    ("multipliers/0/multipliers/start/0", lambda t: "-" + t, "eigenvalues in .* a multiplier of the start is negative"),
+    ("statement/start/r0", "2", "eigenvalues in .*" + BOUND),
+    ("statement/metric", "distance_worst", "eigenvalues in .*"),
+    ("statement/method/digest", "0" * 64, "eigenvalues in .*the digest is not that of the steps"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "over"), OF_TWO)
+def test_forgeries_of_two_devices_are_refused(two: dict, path: str, value, over: str) -> None:
+    assert check_worst.check(two) == Fraction(two["bound"])
+    with pytest.raises(ValueError, match=f"^{over}"):
+        check_worst.check(forge(two, path, value))
+
+
+def test_parts_are_of_one_matrix(changing: dict) -> None:
+    """With a new W in each round the parts prove nothing of W that go from one part to the other."""
+    with pytest.raises(ValueError, match="there is more than one matrix"):
+        check_worst.check(changing)
 
 
 def test_other_probabilities_and_other_steps_need_other_multipliers(mean: dict) -> None:
@@ -259,10 +335,12 @@ IMPLIED = {
 CHECKER = Checker(check_worst)
 
 
-def forged(worst: dict, mean: dict) -> dict[str, tuple[str, dict]]:
+def forged(worst: dict, mean: dict, two: dict, changing: dict) -> dict[str, tuple[str, dict]]:
     """Every forgery above with what is said of it, with the digest of what it says where that is not forged."""
     made = {f"worst: {j}": (worst, path, value) for j, (path, value, _) in enumerate(OF_WORST)}
     made |= {f"mean: {j}": (mean, path, value) for j, (path, value, _) in enumerate(OF_MEAN)}
+    made |= {f"two: {j}": (two, path, value) for j, (path, value, _) in enumerate(OF_TWO)}
+    made |= {"changing": (changing, "format", check_worst.TWO)}
     made |= {f"by hand: {j}": (by_hand(kind), path, value) for j, (kind, path, value, _) in enumerate(OF_HAND)}
     out = {}
     for name, (honest, path, value) in made.items():
@@ -272,9 +350,9 @@ def forged(worst: dict, mean: dict) -> dict[str, tuple[str, dict]]:
     return out
 
 
-def test_every_condition_stops_a_forgery(worst: dict, mean: dict) -> None:
+def test_every_condition_stops_a_forgery(worst: dict, mean: dict, two: dict, changing: dict) -> None:
     """Without it one of the forgeries above gets through, or crashes in place of being refused."""
-    known = forged(worst, mean)
+    known = forged(worst, mean, two, changing)
     idle = {
         condition.text
         for condition in CHECKER.conditions

@@ -9,9 +9,9 @@ from ownstep.pep.bound import Bound, curve, worst_case
 from ownstep.pep.conditions.classes import METRICS, interpolation_gaps, repeated
 from ownstep.pep.design.tune import Tuned, rivals, tune
 from ownstep.pep.design.tune_networks import NETWORK_WHAT, TunedNetwork, tune_network
+from ownstep.pep.networks.instances.replay import NetworkInstance
 from ownstep.pep.networks.network_bound import NetworkBound
 from ownstep.pep.networks.network_enclosure import NETWORK_METRICS, STARTS, Start
-from ownstep.pep.networks.replay import NetworkInstance
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified

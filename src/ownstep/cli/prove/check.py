@@ -143,7 +143,7 @@ def _compared(data: Any, meant: Meant) -> list[str]:
         return differences_of(statement, restate_rate(meant.method, meant.devices, meant.network))
     apart = meant.network is not None or isinstance(meant.method, Peers)
     wide = apart or works_locally(meant.method, meant.devices)
-    if wide != (data["format"] in (check_network.FORMAT, check_worst.FORMAT)):
+    if wide != (data["format"] in (check_network.FORMAT, *check_worst.CHECKS)):
         kinds = ("over networks or with local steps", "with a server and no local steps")
         mine, asked = kinds if not wide else kinds[::-1]
         return [f"the proof is of a method {mine}, one {asked} was asked"]
@@ -161,8 +161,8 @@ def _proved(certificate: Path) -> tuple[Any, Fraction, str]:
     try:
         data = check_server.read(str(certificate))
         form = data.get("format") if isinstance(data, dict) else None
-        others: dict[Any, Any] = {one.FORMAT: one for one in (check_network, check_rate, check_worst)}
-        others[check_worst.MEAN] = check_worst
+        others: dict[Any, Any] = {one.FORMAT: one for one in (check_network, check_rate)}
+        others |= dict.fromkeys(check_worst.CHECKS, check_worst)
         checker = others.get(form, check_server)
         return data, checker.check(data), checker.describe(data)
     except OSError as error:

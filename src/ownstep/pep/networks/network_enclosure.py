@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -312,6 +314,8 @@ class Upper:
     marked : the device judged, for the worst-device metrics.
     given : worst cases of single matrices found on the way, by their factor lambda; good enough for an instance.
     each : for the worst device, the upper end of each kind, of which this is the largest.
+    pieces : for two devices, the upper ends over parts of the spectrum, of which this is the largest; none where it
+        was not divided.
     """
 
     proof: Proof
@@ -320,6 +324,7 @@ class Upper:
     marked: int | None
     given: dict[float, Upper] = field(default_factory=dict)
     each: tuple[Upper, ...] = ()
+    pieces: tuple[tuple[float, float, Upper], ...] = ()
 
 
 INSIDE = (1e-8, 1e-7, 1e-6)
@@ -327,11 +332,17 @@ INSIDE = (1e-8, 1e-7, 1e-6)
 
 
 def upper(
-    asked: Question, factor: float | None = None, *, inside: float | None = None, deadline: float = math.inf
+    asked: Question,
+    factor: float | None = None,
+    *,
+    inside: float | None = None,
+    deadline: float = math.inf,
+    given: Mapping[float, Upper] = MappingProxyType({}),
 ) -> Upper:
     """The proved worst case; for the worst device, the largest over the devices that differ.
 
-    With ``factor``, that of one matrix; with ``inside`` an answer that is good enough to look for an instance.
+    With ``factor``, that of one matrix; with ``inside`` an answer that is good enough to look for an instance. Worst
+    cases of single matrices that are known can be ``given``.
     """
     if asked.chance is not None:
         from ownstep.pep.networks.expectation import pose_mean
@@ -340,12 +351,12 @@ def upper(
         return Upper(prove(program, inside=inside, deadline=deadline), program, path, None)
     if not asked.metric.endswith("_worst"):
         program, path = pose(asked, factor, deadline=deadline)
-        given = ends(asked, program, deadline) if factor is None and inside is None else {}
+        known = ends(asked, program, deadline, given) if factor is None and inside is None else {}
         try:
-            proof = prove(program, inside=inside, deadline=deadline, hint=_hint(program, path, given))
+            proof = prove(program, inside=inside, deadline=deadline, hint=_hint(program, path, known))
         except OwnstepError:
             return _as_traced(asked, factor, None, inside, deadline)
-        return Upper(proof, program, path, None, given)
+        return Upper(proof, program, path, None, known)
     kinds = Kinds.of(asked.devices, marks_of(asked))
     found = []
     for c in range(len(kinds)):
@@ -366,7 +377,7 @@ def _as_traced(
     return Upper(prove(program, inside=inside, deadline=deadline), program, path, marked)
 
 
-def ends(asked: Question, program: Program, deadline: float) -> dict[float, Upper]:
+def ends(asked: Question, program: Program, deadline: float, given: Mapping[float, Upper]) -> dict[float, Upper]:
     """Of a long program: the worst cases on the matrices at both ends of the spectrum.
 
     The worst matrix is mostly one of these, and with the matrix given a program is small.
@@ -377,7 +388,7 @@ def ends(asked: Question, program: Program, deadline: float) -> dict[float, Uppe
     found = {}
     for factor in (network.lo, network.hi):
         try:
-            one = upper(asked, factor, inside=INSIDE[0], deadline=deadline)
+            one = given[factor] if factor in given else upper(asked, factor, inside=INSIDE[0], deadline=deadline)
         except OwnstepError:
             continue
         if np.array_equal(one.program.interpolation.pairs, pairs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,7 @@ def certify_network(asked: Question, found: Upper, lower: float, path: str | Pat
     ------
     OwnstepError : when the exact slack is not positive semidefinite, or the metric has no certificate.
     """
-    given = callers_question(asked)
-    if asked.chance is not None:
-        certificate = _of_mean(given, found, asked.units)
-    elif asked.metric.endswith("_worst"):
-        certificate = _of_worst(given, found, asked.units)
-    else:
-        certificate = _exact(given, found, asked.units, _statement(given, found.program.blocks.kinds.carried()))
+    certificate = _of_parts(asked, found) if found.pieces else _whole(asked, found)
     checker: Any = check_network if certificate["format"] == FORMAT else check_worst
     try:
         bound = checker.check(certificate)
@@ -104,6 +98,33 @@ def _listed(statement: dict[str, Any], name: str) -> dict[str, int]:
     for device in statement["devices"]:
         found[device[name]] = found.get(device[name], 0) + device["count"]
     return dict(sorted(found.items()))
+
+
+def _whole(asked: Question, found: Upper) -> dict[str, Any]:
+    """The certificate of one program, or of one for each kind; ``asked`` and ``found`` are in canonical units."""
+    given = callers_question(asked)
+    if asked.chance is not None:
+        return _of_mean(given, found, asked.units)
+    if asked.metric.endswith("_worst"):
+        return _of_worst(given, found, asked.units)
+    return _exact(given, found, asked.units, _statement(given, found.program.blocks.kinds.carried()))
+
+
+def _of_parts(asked: Question, found: Upper) -> dict[str, Any]:
+    """Of two devices: one statement, and multipliers for each part of the spectrum."""
+    assert asked.network is not None
+    parts, bounds = [], []
+    for lo, hi, one in sorted(found.pieces, key=lambda piece: piece[0]):
+        part = _whole(replace(asked, network=replace(asked.network, lo=lo, hi=hi)), one)
+        parts.append({"lo": str(rational(lo)), "hi": str(rational(hi)), "multipliers": part["multipliers"]})
+        bounds.append(part["bound"])
+    statement = restate_network(callers_question(asked))
+    return {
+        "format": check_worst.TWO,
+        "statement": statement,
+        "bound": max(bounds, key=Fraction),
+        "multipliers": parts,
+    }
 
 
 def _of_worst(asked: Question, found: Upper, units: Units) -> dict[str, Any]:

@@ -207,9 +207,15 @@ def on_any_network(method: Method, network: Spectral, matrix: Averaging | Array,
     if method.graph is not usual and method.graph != usual:
         raise InvalidInput(f"a network and graph={method.graph!r} are both given: leave one of them out")
     step = method.step
-    if isinstance(step, tuple) and devices == 2 * len(step):
-        step = 2 * step  # an instance for any number of devices has every device twice
+    if isinstance(step, tuple) and devices % len(step) == 0:
+        step = devices // len(step) * step  # an instance for any number of devices has every device several times
     return replace(method, graph=AnyMixing(network, matrix, devices), step=step)
+
+
+def in_network(state: Any, matrix: Averaging | Array) -> Any:
+    """The state of a method without a server, with another matrix from here on."""
+    mixing = state.mixing
+    return replace(state, mixing=AnyMixing(mixing.network, matrix, mixing.devices))
 
 
 def check_schedule(schedule: Any, rounds: int, devices: int, missing: str) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Check a worst case of the worst device, or of a mean over schedules: ``python check_worst.py proof.json``.
+"""Check a worst case of the worst device, of two devices, or of a mean: ``python check_worst.py proof.json``.
 
 It stands on ``check_network.py`` beside it, and on nothing else. Both are made of what is checked there.
 
@@ -11,6 +11,9 @@ A mean over schedules: the statement lists where the method may end, each with i
 the statement that takes the gradients there, so the same functions are judged at all ends, and
 
     sum_j p_j metric(x_j) <= bound,     p_j > 0,  sum_j p_j = 1.
+
+Two devices: a symmetric W with W 1 = 1 has one other eigenvalue, so it is of one of the classes [lo, a], [a, b], ...,
+[z, hi]. A proof for each of these, all below the bound, is a proof for [lo, hi].
 """
 
 import sys
@@ -24,6 +27,7 @@ else:  # run as a file: the other checker lies beside it
 
 FORMAT = "ownstep worst-device certificate 1"
 MEAN = "ownstep mean certificate 1"
+TWO = "ownstep two-device certificate 1"
 WORST = {"value_worst": "value", "distance_worst": "distance"}
 need, fields, exact = base.need, base.fields, base.exact
 
@@ -100,16 +104,41 @@ def check_mean(certificate: Any) -> Fraction:
     return bound
 
 
+def check_two(certificate: Any) -> Fraction:
+    """The bound that a certificate of two devices proves, part of the spectrum by part."""
+    _, s, text, parts = fields(certificate, "format", "statement", "bound", "multipliers")
+    need(s["any_number"] is False and sum(d["count"] for d in s["devices"]) == 2, "there are not two devices")
+    need(len({step["group"] for step in s["steps"] if step["do"] == "mix"}) < 2, "there is more than one matrix")
+    lo, hi = map(exact, fields(s["network"], "lo", "hi"))
+    for part in parts:
+        a, b, multipliers = fields(part, "lo", "hi", "multipliers")
+        need(exact(a) == lo, f"the part from {a} does not begin where the one before ends")
+        form = FORMAT if s["metric"] in WORST else base.FORMAT
+        own = {"statement": s | {"network": {"lo": a, "hi": b}}, "bound": text, "multipliers": multipliers}
+        try:
+            (check_device if s["metric"] in WORST else base.check)({"format": form} | own)
+        except ValueError as why:
+            raise ValueError(f"eigenvalues in [{a}, {b}]: {why}") from None
+        lo = exact(b)
+    need(lo == hi, "the parts do not end where the spectrum does")
+    return exact(text)
+
+
+CHECKS = {FORMAT: check_device, MEAN: check_mean, TWO: check_two}
+
+
 def check(certificate: Any) -> Fraction:
     """The bound that the certificate proves; raises ValueError where it proves nothing."""
-    need(certificate["format"] in (FORMAT, MEAN), f"the format must be {FORMAT!r} or {MEAN!r}")
-    return check_device(certificate) if certificate["format"] == FORMAT else check_mean(certificate)
+    need(certificate["format"] in CHECKS, f"the format must be one of {', '.join(CHECKS)}")
+    return CHECKS[certificate["format"]](certificate)
 
 
 def describe(certificate: Any) -> str:
     """What a certificate that was checked proves, everything it depends on included."""
     s = certificate["statement"]
-    if certificate["format"] == FORMAT:
+    if certificate["format"] != MEAN and s["metric"] not in WORST:
+        return base.describe(certificate)
+    if certificate["format"] != MEAN:
         said = base.describe({"bound": certificate["bound"], "statement": s | {"metric": WORST[s["metric"]]}})
         return said.replace("at the mean x of the devices' last points", "at the last point x = x_i^K of every device")
     told = base.describe({"bound": certificate["bound"], "statement": s | {"points": [None]}})

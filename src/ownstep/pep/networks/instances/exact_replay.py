@@ -21,18 +21,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.pep.networks.network_trace import answer, on_any_network
+from ownstep.pep.networks.network_trace import answer, in_network, on_any_network
+from ownstep.pep.proof.check import positive
 from ownstep.pep.trace.units import measured
 
 if TYPE_CHECKING:
+    from ownstep.pep.networks.instances.replay import NetworkInstance
     from ownstep.pep.networks.network_enclosure import Question
-    from ownstep.pep.networks.replay import NetworkInstance
 
 Array = NDArray[np.float64]
 Numbers = NDArray[Any]
 """An array of :class:`Dyadic`."""
 
-MOST_WORK = 100_000
+MOST_WORK = 400_000
 """Products of numbers in one round beyond which the run stays in floating point."""
 
 INWARD = 1 - 2.0**-40
@@ -171,9 +172,11 @@ class _Run:
         """The metric reached."""
         asked, instance = self.asked, self.instance
         method: Any = asked.method
+        matrices: list[Numbers] = []
         if asked.network is not None:
             assert instance.W is not None
-            method = on_any_network(method, asked.network, self._matrix(), len(self.of))
+            matrices = self._matrices(instance.W)
+            method = on_any_network(method, asked.network, matrices[0], len(self.of))
         x0 = dyadic(self.scale * instance.x0)
         same = asked.start.points == "same"
         state = method.start(x0[0] if same else x0, measured(self.devices, asked.units.curvature))
@@ -181,11 +184,37 @@ class _Run:
         for k in range(asked.rounds):
             here = None if asked.schedule is None else asked.schedule[k]
             told = answer(method.ask(state), self._gradient, self.devices.weights, here, asked.missing)
+            if len(matrices) > 1:
+                state = in_network(state, matrices[k])
             state = method.tell(state, told)
             points.append(method.point(state))
             stack = method.ask(state).x
         self._bounds(x0)
         return self._metric(points, stack)
+
+    def _matrices(self, W: Array) -> list[Numbers]:
+        """The mixing matrix, or one per round, of the class exactly."""
+        if W.ndim == 3:
+            return [self._of_the_class(one) for one in W]
+        off = W[~np.eye(len(W), dtype=bool)]
+        return [self._of_the_class(W) if np.ptp(off) > 0 else self._matrix()]
+
+    def _of_the_class(self, W: Array) -> Numbers:
+        """Symmetric, with rows that sum to one exactly; its eigenvalues are seen to be in [lo, hi]."""
+        n, network = len(W), self.asked.network
+        assert network is not None
+        rows = [[Fraction((W[i, j] + W[j, i]) / 2) for j in range(n)] for i in range(n)]
+        for i, row in enumerate(rows):
+            row[i] = 1 - (sum(row, Fraction(0)) - row[i])
+        lo, hi = Fraction(network.lo), Fraction(network.hi)
+        above = {(i, j): rows[i][j] - (lo if i == j else 0) for i in range(n) for j in range(n)}
+        below = {(i, j): (hi if i == j else 0) - rows[i][j] + 2 for i in range(n) for j in range(n)}  # + 2 11'
+        if not (positive(above) and positive(below)):
+            raise Impossible
+        out = np.empty((n, n), dtype=object)
+        for i, row in enumerate(rows):
+            out[i] = [_over(x) for x in row]
+        return out
 
     def _matrix(self) -> Numbers:
         """W = a I + (1 - a) 11'/N with rows that sum to one exactly, a in [lo, hi]."""

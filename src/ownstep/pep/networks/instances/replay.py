@@ -1,8 +1,9 @@
 """Real functions and a real mixing matrix behind a worst case, and the real method's run on them.
 
 From the Gram blocks of the solver come vectors; each device's triples define a function of its class that one can
-evaluate (``solve/interpolant``); the method then runs on these functions with W = lambda I + (1 - lambda) 11'/N. Its
-error is a lower end of the worst case that owes nothing to the solver.
+evaluate (``solve/interpolant``); the method then runs on these functions with W = lambda I + (1 - lambda) 11'/N, or on
+a network of :mod:`~ownstep.pep.networks.instances.mirrored`. Its error is a lower end of the worst case that owes
+nothing to the solver.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.pep.networks.exact_replay import Data, exact_error
 from ownstep.pep.networks.expectation import mean_error
+from ownstep.pep.networks.instances.exact_replay import Data, exact_error
+from ownstep.pep.networks.instances.mirrored import Mirror
 from ownstep.pep.networks.kind_vectors import Agents
 from ownstep.pep.networks.network_enclosure import Question, Upper
-from ownstep.pep.networks.network_trace import Evaluation, answer, on_any_network
+from ownstep.pep.networks.network_trace import Evaluation, answer, in_network, on_any_network
 from ownstep.pep.solve.interpolant import Interpolant
 from ownstep.pep.trace.units import Units, measured
 from ownstep.plan import Devices
@@ -34,9 +36,9 @@ class NetworkInstance:
     losses : the distinct losses; device i has ``losses[of[i]]``.
     tilts : grad f_i(x*) of each distinct loss, added to it as a linear term.
     x0 : the devices' starts, one row each.
-    W : the mixing matrix, or None.
+    W : the mixing matrix, one per round, or None.
     scale : t; the instance proper is t^2 f_i(x / t) from t x^0, so that it meets every bound on the start.
-    exact : the error is that of a run in exact numbers, see :mod:`ownstep.pep.networks.exact_replay`.
+    exact : the error is that of a run in exact numbers, see :mod:`ownstep.pep.networks.instances.exact_replay`.
     """
 
     error: float
@@ -71,9 +73,9 @@ def carried(found: NetworkInstance, units: Units, metric: str) -> NetworkInstanc
     return replace(moved, error=units.metric(metric) * found.error, devices=measured(found.devices, a))
 
 
-def replay(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
+def replay(asked: Question, found: Upper, factor: float | None, mirror: Mirror | None = None) -> NetworkInstance:
     """Recover functions from the solver's Gram blocks, and run the method on them; in exact numbers where it can be."""
-    instance = recover(asked, found, factor)
+    instance = recover(asked, found, factor, mirror)
     assert instance.data is not None
     exact = exact_error(asked, instance, instance.data, found.marked)
     if exact is not None:
@@ -82,18 +84,22 @@ def replay(asked: Question, found: Upper, factor: float | None) -> NetworkInstan
     return replace(instance, error=error * instance.scale**2)
 
 
-def recover(asked: Question, found: Upper, factor: float | None) -> NetworkInstance:
+def recover(asked: Question, found: Upper, factor: float | None, mirror: Mirror | None = None) -> NetworkInstance:
     """Functions, a start and a matrix behind the solver's Gram blocks; its error is not known yet."""
     blocks, devices = found.program.blocks, asked.devices
     kinds = blocks.kinds
     index, directions = kinds.index, _directions(kinds.counts, kinds.index)
-    if asked.network is not None and asked.network.any_number and (kinds.counts < 2).any():
+    frames = [_vectors(gram, unit) for gram, unit in zip(found.proof.grams, blocks.units, strict=True)]
+    if mirror is not None:
+        count, frames[1], directions = len(mirror.turns), mirror.frame, mirror.turns
+        index = np.zeros(count, np.int64)
+        devices = Devices.uniform(np.full(count, float(kinds.L[0])), float(kinds.mu[0]))
+    elif asked.network is not None and asked.network.any_number and (kinds.counts < 2).any():
         index, directions = np.tile(index, 2), np.repeat([[1.0, 0.0], [-1.0, 0.0]], len(index), axis=0)
         double = [np.tile(a, 2) for a in (devices.weights / 2, devices.L, devices.mu)]
         devices = Devices(double[0], double[1], double[2])
-    frames = [_vectors(gram, unit) for gram, unit in zip(found.proof.grams, blocks.units, strict=True)]
-    space = _Space(found, frames)
-    labels = np.column_stack([index, np.round(directions, 9)]) + 0.0
+    space = _Space(found, frames, None if mirror is None else mirror.turns.shape[1])
+    labels = np.column_stack([index, np.round(directions.reshape(len(index), -1), 9)]) + 0.0
     _, first, of = np.unique(labels, axis=0, return_index=True, return_inverse=True)
     losses, tilts, own = [], [], []
     for i in first:
@@ -107,8 +113,8 @@ def recover(asked: Question, found: Upper, factor: float | None) -> NetworkInsta
     slopes = np.stack([loss.gradient(origin) for loss in losses]) + np.stack(tilts)
     straight = np.stack(tilts) - share @ slopes  # the same for all: x* = 0 is the minimiser, not only nearly
     x0 = np.stack([space.vector(found.path.start, int(index[i]), directions[i]) for i in range(len(of))])
-    W = None
-    if asked.network is not None and factor is not None:
+    W = None if mirror is None else mirror.W
+    if mirror is None and asked.network is not None and factor is not None:
         W = factor * np.eye(len(of)) + (1 - factor) / len(of)
     evaluated = found.path.follower.evaluations
     asked_for = [[space.slope(e, int(index[i]), directions[i]) for i in first] for e in evaluated]
@@ -139,23 +145,30 @@ def _scale(asked: Question, instance: NetworkInstance, own: list[Array | None]) 
 
 
 class _Space:
-    """Coordinates for the vectors behind the Gram blocks: the means, then two copies of each kind's differences."""
+    """Coordinates for the vectors behind the Gram blocks: the means, then the differences of each kind.
 
-    def __init__(self, found: Upper, frames: list[Array]) -> None:
+    Parameters
+    ----------
+    turned : coordinates of a device's differences; two copies of the frame by default.
+    """
+
+    def __init__(self, found: Upper, frames: list[Array], turned: int | None = None) -> None:
         self.found, self.frames = found, frames
         self.twins = found.program.blocks.twins
-        ends = np.cumsum([frames[0].shape[0]] + [2 * f.shape[0] for f in frames[1:]])
+        sizes = [2 * len(f) if turned is None else turned for f in frames[1:]]
+        ends = np.cumsum([len(frames[0]), *sizes])
         self.starts, self.dim = ends[:-1], int(ends[-1])
 
     def vector(self, x: Agents, c: int, u: Array) -> Array:
-        """The vector of the member of kind c whose differences point in direction u."""
+        """The vector of the member of kind c whose differences point in direction u, or are turned by u."""
         mean, apart = self.found.program.blocks.rows(x)
         out = np.zeros(self.dim)
         out[: self.frames[0].shape[0]] = self.frames[0] @ mean[c]
         if c in self.twins:
             b = self.twins.index(c)
             part = self.frames[1 + b] @ apart[c]
-            out[self.starts[b] : self.starts[b] + 2 * len(part)] = np.outer(u, part).ravel()
+            placed = np.outer(u, part).ravel() if u.ndim == 1 else u @ part
+            out[self.starts[b] : self.starts[b] + len(placed)] = placed
         return out
 
     def slope(self, e: Evaluation, c: int, u: Array) -> Array:
@@ -189,7 +202,8 @@ def _run(asked: Question, instance: NetworkInstance, marked: int | None) -> floa
     devices, unit = instance.devices, asked.units.curvature
     if asked.network is not None:
         assert instance.W is not None
-        method = on_any_network(method, asked.network, instance.W, len(devices))
+        first = instance.W if instance.W.ndim == 2 else instance.W[0]
+        method = on_any_network(method, asked.network, first, len(devices))
     same = asked.start.points == "same"
     state = method.start(instance.x0[0] if same else instance.x0, measured(devices, unit))
     points, stack = [np.asarray(method.point(state))], method.ask(state).x
@@ -198,6 +212,8 @@ def _run(asked: Question, instance: NetworkInstance, marked: int | None) -> floa
         told = answer(
             method.ask(state), lambda x, _: unit * instance.gradients(x), devices.weights, here, asked.missing
         )
+        if instance.W is not None and instance.W.ndim == 3:
+            state = in_network(state, instance.W[k])
         state = method.tell(state, told)
         points.append(np.asarray(method.point(state)))
         stack = method.ask(state).x
