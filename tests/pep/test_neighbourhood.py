@@ -57,7 +57,7 @@ def test_against_a_plain_program(method, devices) -> None:
 
 def test_long_worst_cases_tend_to_it() -> None:
     """From a start near x*, eight rounds of a method that contracts by 0.25 have forgotten the start."""
-    devices, network = pep.repeated([1.0], 0.75, [2]), pep.Spectral(-0.4, 0.4)
+    devices, network = pep.repeated([1.0], 0.75, [4]), pep.Spectral(-0.4, 0.4)
     method = DecentralisedGD(1.0, order="atc")
     ball = pep.neighbourhood(method, devices, 0.5, network=network)
     long = pep.worst_case(method, devices, 8, 1e-3, 0.5, "distance_devices", network=network)

@@ -21,7 +21,7 @@ from ownstep.pep.networks.instances.exact_replay import exact_error
 from ownstep.pep.networks.instances.replay import _run
 from ownstep.pep.networks.kind_vectors import Agents, Frame, Kinds
 from ownstep.pep.networks.network_bound import question
-from ownstep.pep.networks.network_enclosure import Question, callers_question, canonical_question
+from ownstep.pep.networks.question import Question, callers_question, canonical_question
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 from tests.pep import plain_network

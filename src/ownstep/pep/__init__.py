@@ -11,7 +11,7 @@ from ownstep.pep.design.tune import Tuned, rivals, tune
 from ownstep.pep.design.tune_networks import NETWORK_WHAT, TunedNetwork, tune_network
 from ownstep.pep.networks.instances.replay import NetworkInstance
 from ownstep.pep.networks.network_bound import NetworkBound
-from ownstep.pep.networks.network_enclosure import NETWORK_METRICS, STARTS, Start
+from ownstep.pep.networks.question import NETWORK_METRICS, STARTS, Start
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified

@@ -25,7 +25,7 @@ from ownstep.plan import Devices
 from ownstep.support.errors import InternalError, InvalidInput, OwnstepError
 
 if TYPE_CHECKING:
-    from ownstep.pep.networks.network_enclosure import Start
+    from ownstep.pep.networks.question import Start
     from ownstep.pep.networks.spectral import Spectral
 
 
@@ -95,11 +95,12 @@ class Bound:
     def _certify_apart(self, method: Method, path: str | Path | None) -> Certified:
         """The same for a method without a server on a given matrix, whose devices all have points of their own."""
         from ownstep.pep.networks import network_bound, network_enclosure, network_proof
+        from ownstep.pep.networks.question import canonical_question
 
         assert self._evidence is not None
         devices, radii = self._evidence.asked.devices, (self.rounds, self.r0, self.rstar)
         asked = network_bound.question(method, devices, *radii, self.metric, None, None, None, "rescale")
-        asked = network_enclosure.canonical_question(asked)
+        asked = canonical_question(asked)
         return network_proof.certify_network(asked, network_enclosure.upper(asked), self.lower, path)
 
     def to_dict(self) -> dict[str, Any]:

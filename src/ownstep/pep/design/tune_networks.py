@@ -23,7 +23,8 @@ from ownstep.methods.gossip.peers import Peers
 from ownstep.pep.bound import Bound, check_effort, worst_case
 from ownstep.pep.networks.kind_vectors import Kinds
 from ownstep.pep.networks.network_bound import question
-from ownstep.pep.networks.network_enclosure import Question, Start, canonical_question, upper
+from ownstep.pep.networks.network_enclosure import upper
+from ownstep.pep.networks.question import Question, Start, canonical_question
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.trace.units import AS_GIVEN
 from ownstep.plan import Devices

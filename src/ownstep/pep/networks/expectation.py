@@ -25,7 +25,7 @@ from ownstep.support.errors import InvalidInput
 
 if TYPE_CHECKING:
     from ownstep.pep.networks.instances.replay import NetworkInstance
-    from ownstep.pep.networks.network_enclosure import Question
+    from ownstep.pep.networks.question import Question
 
 MOST_ENDS = 300
 """Schedules at most; every one of them ends in points of its own."""

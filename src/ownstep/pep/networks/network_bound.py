@@ -15,16 +15,9 @@ from ownstep.pep.conditions.classes import check
 from ownstep.pep.networks.expectation import check_chance
 from ownstep.pep.networks.instances.lower_search import Search, not_above
 from ownstep.pep.networks.instances.replay import NetworkInstance, carried
-from ownstep.pep.networks.network_enclosure import (
-    NETWORK_METRICS,
-    Question,
-    Start,
-    Upper,
-    canonical_question,
-    check_question,
-    upper,
-)
+from ownstep.pep.networks.network_enclosure import Upper, upper
 from ownstep.pep.networks.network_trace import check_schedule
+from ownstep.pep.networks.question import NETWORK_METRICS, Question, Start, canonical_question, check_question
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified

@@ -14,8 +14,9 @@ import numpy as np
 from ownstep.methods.base import Method
 from ownstep.pep.networks.expectation import apart, ends_of
 from ownstep.pep.networks.kind_vectors import Agents, Frame, Kinds, Shared
-from ownstep.pep.networks.network_enclosure import Question, Upper, callers_question, marks_of
+from ownstep.pep.networks.network_enclosure import Upper
 from ownstep.pep.networks.network_trace import Follower, follow
+from ownstep.pep.networks.question import Question, callers_question, marks_of
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof import check_network, check_worst
 from ownstep.pep.proof.certify import LONGEST_NAME, Certified, called, rational

@@ -25,9 +25,10 @@ from ownstep.pep.networks.dual import prove
 from ownstep.pep.networks.instances.lower_search import factors
 from ownstep.pep.networks.instances.replay import recover, settle_on
 from ownstep.pep.networks.kind_vectors import Agents, Frame, Shared, padded, size
-from ownstep.pep.networks.network_enclosure import INSIDE, Question, Start, Upper
+from ownstep.pep.networks.network_enclosure import INSIDE, Upper
 from ownstep.pep.networks.network_trace import Evaluation, Follower, Path
 from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples
+from ownstep.pep.networks.question import Question, Start
 from ownstep.pep.networks.scaled import Program
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.rates.lift import Lifted, Runner, natural, relations, vectors, with_fields

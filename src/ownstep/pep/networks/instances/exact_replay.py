@@ -27,7 +27,7 @@ from ownstep.pep.trace.units import measured
 
 if TYPE_CHECKING:
     from ownstep.pep.networks.instances.replay import NetworkInstance
-    from ownstep.pep.networks.network_enclosure import Question
+    from ownstep.pep.networks.question import Question
 
 Array = NDArray[np.float64]
 Numbers = NDArray[Any]

@@ -10,7 +10,8 @@ import numpy as np
 
 from ownstep.pep.networks.instances.mirrored import can_mirror, mirror
 from ownstep.pep.networks.instances.replay import NetworkInstance, replay
-from ownstep.pep.networks.network_enclosure import INSIDE, Question, Upper, upper
+from ownstep.pep.networks.network_enclosure import INSIDE, Upper, upper
+from ownstep.pep.networks.question import Question
 from ownstep.support.errors import InternalError, OwnstepError
 
 ROUNDING = 1e-6

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 if TYPE_CHECKING:
-    from ownstep.pep.networks.network_enclosure import Question, Upper
+    from ownstep.pep.networks.network_enclosure import Upper
+    from ownstep.pep.networks.question import Question
 
 Array = NDArray[np.float64]
 

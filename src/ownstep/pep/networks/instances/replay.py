@@ -18,8 +18,9 @@ from ownstep.pep.networks.expectation import mean_error
 from ownstep.pep.networks.instances.exact_replay import Data, exact_error
 from ownstep.pep.networks.instances.mirrored import Mirror
 from ownstep.pep.networks.kind_vectors import Agents
-from ownstep.pep.networks.network_enclosure import Question, Upper
+from ownstep.pep.networks.network_enclosure import Upper
 from ownstep.pep.networks.network_trace import Evaluation, answer, in_network, on_any_network
+from ownstep.pep.networks.question import Question
 from ownstep.pep.solve.interpolant import Interpolant
 from ownstep.pep.trace.units import Units, measured
 from ownstep.plan import Devices
