@@ -69,7 +69,7 @@ class Setting:
         alone = self.metric.endswith("_worst")
         network = pep.Spectral(LO, HI, each_round=self.each_round, any_number=not alone)
         devices = self.devices(WORST if alone else len(KINDS[self.kinds][0]))
-        options: Any = {"network": network, "start": pep.Start(self.start), "effort": 0.2}
+        options: Any = {"network": network, "start": pep.Start(self.start)}
         return pep.worst_case(METHODS[self.method], devices, ROUNDS, R0, RSTAR, self.metric, **options)
 
 

@@ -35,7 +35,8 @@ class Search:
     def __init__(self, asked: Question, found: Upper, tolerance: float, deadline: float) -> None:
         self.asked, self.found, self.tolerance, self.deadline = asked, found, tolerance, deadline
         self.best: NetworkInstance | None = None
-        self.where, self.factor, self.solves = "", None, found.proof.solves
+        self.factor: float | None = None
+        self.where, self.solves = "", found.proof.solves
 
     def run(self, effort: float) -> None:
         """Matrices with one eigenvalue at the ends, networks for devices that are alike, and what lies between."""
