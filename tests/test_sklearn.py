@@ -81,6 +81,32 @@ def test_it_warns_when_it_has_not_converged():
         OwnStepClassifier(C=-1).fit(rows, labels)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_warm_start_of_several_classes_begins_at_the_end(fit_intercept):
+    rows, labels = load_iris(return_X_y=True)
+    model = OwnStepClassifier(C=0.1, warm_start=True, tol=1e-8, fit_intercept=fit_intercept).fit(rows, labels)
+    first = model.coef_.copy()
+    assert model.history_.rounds > 0
+    assert model.fit(rows, labels).history_.rounds == 0
+    np.testing.assert_allclose(model.coef_, first, rtol=1e-12)
+    other = OwnStepRegressor(warm_start=True).fit(rows, labels * 1.0)
+    assert other.fit(rows[:, :2], labels * 1.0).coef_.shape == (2,)  # a start of another shape is left
+
+
+def test_no_random_state_draws_another_split_each_time():
+    rows, labels = load_iris(return_X_y=True)
+
+    def constants(state):
+        return tuple(
+            OwnStepClassifier("iid", 3, max_iter=10, tol=1, random_state=state).fit(rows, labels).smoothness_.values
+        )
+
+    assert len({constants(None) for _ in range(4)}) > 1
+    assert constants(np.random.RandomState(3)) == constants(np.random.RandomState(3))
+    assert constants(np.random.RandomState(3)) != constants(np.random.RandomState(4))
+    assert constants(0) == constants(0) != constants(1)
+
+
 METHODS = ["auto", "newton", "lbfgs", LBFGS(), Newton(), "barzilai_borwein"]
 
 

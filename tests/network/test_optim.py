@@ -69,6 +69,17 @@ def test_one_device_is_sgd_bit_for_bit(dtype):
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
 
 
+def test_what_the_switch_sees_is_the_mean_by_weights():
+    devices = Devices(np.array([0.5, 0.3, 0.2]), np.array([1.0, 2.0, 5.0]))
+    model = mlp(4, 3, 6).double()
+    optimizer = OwnStepOptimizer(model.parameters(), devices)
+    losses = next(model.parameters()).sum() * 0 + torch.tensor([1.0, 4.0, 10.0], dtype=torch.float64)
+    weighed = optimizer.weigh(losses)
+    assert optimizer.value == pytest.approx(0.5 * 1 + 0.3 * 4 + 0.2 * 10)
+    own = np.array([0.5 / 1, 0.3 / 2, 0.2 / 5])  # what is differentiated: each device by its own step
+    assert float(weighed.detach()) == pytest.approx(own @ [1, 4, 10] / own.sum())
+
+
 def test_state_travels_through_a_file():
     made = problem(3)
     devices = constants(made, 1.0, 4.0)

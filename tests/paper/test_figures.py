@@ -151,6 +151,18 @@ def test_names_keep_apart_and_near_their_lines(wanted, step, most, placed):
     assert _apart(wanted, step, most) == pytest.approx(placed)
 
 
+def test_lines_that_end_early_are_named_where_they_end():
+    ax = plots.new_figure(1)[1][0, 0]
+    for name, end in (("short", 4), ("long", 10)):
+        ax.plot(range(1, end + 1), [end] * end, label=name)
+    plots.name_lines(ax)
+    beside = {text.get_text() for text in ax.texts if isinstance(text, Annotation)}
+    inside = {text.get_text(): text.get_position() for text in ax.texts if not isinstance(text, Annotation)}
+    assert beside == {"long"}
+    assert set(inside) == {"short"}
+    assert 0 <= inside["short"][0] < 0.9
+
+
 def test_an_svg_is_the_same_file_twice_and_a_text_is_broken_to_fit(tmp_path):
     once, twice = (plots.save(plots.new_figure(1)[0], tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
     assert once == twice
