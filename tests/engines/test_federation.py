@@ -107,7 +107,7 @@ def test_the_same_seed_asks_the_same_sites_as_a_local_run(name, small_logistic):
     assert (other.took_part != local.took_part).any()
 
 
-@pytest.mark.parametrize("name", ["lbfgs", "own_curvature", "newton", "delta_sgd", "fedsps"])
+@pytest.mark.parametrize("name", ["lbfgs", "own_curvature", "newton", "delta_sgd", "fedsps", "fedexp"])
 @pytest.mark.parametrize("missing", ["rescale", "last"])
 def test_sampled_sites_give_the_iterates_of_the_local_engine(name, missing, small_logistic):
     method, rule = METHODS[name](), Cohort(2, missing, seed=1)
