@@ -1,10 +1,9 @@
 """How many planted mistakes do the tests notice? ``make mutate`` (goes of half an hour on two cores).
 
 Plants one small mistake at a time (``mutants.py``) in a copy of the last commit, runs the tests of that module and sees
-whether one turns red. Tried are, in this order and as ``mutation.toml`` says: every mistake written down by hand
-(``mistakes``), a seeded sample over all modules, a seeded part of those in the lines by which methods move
-(``updates``), and every mutant of some modules (``whole``). Survivors that change nothing are argued one by one under
-``equivalent``.
+whether one turns red. Tried are, in this order and as ``mutation.toml`` says: a seeded sample over all modules, every
+mutant of some modules (``whole``), a seeded part of those in the lines by which methods move (``updates``), and every
+mistake written down by hand (``mistakes``). Survivors that change nothing are argued one by one under ``equivalent``.
 
 The record keeps what a sample's *first* pass did not notice, before any test was written for it. What is argued of
 these later counts as equivalent, and what a later test notices still counts as missed: the badge shows that share.
@@ -49,7 +48,7 @@ ROOT = Path(__file__).parent.parent
 CONFIG = tomllib.loads((ROOT / "tools" / "mutation.toml").read_text())
 RECORD = ROOT / "results" / "mutation.json"
 PARTS = ("hand", "whole", "updates", "sample")
-ORDER = ("hand", "sample", "updates", "whole")
+ORDER = ("sample", "whole", "updates", "hand")
 Key = tuple[str, str, str, str, int]
 Row = dict[str, Any]
 """A mutant's fields and the parts it is ``of``; once it was tried ``killed``, ``by``, ``equivalent``, ``seconds``."""
@@ -421,7 +420,7 @@ def carried(old: Record, commit: Commit, options: argparse.Namespace) -> Record:
 
 
 def complete(record: Record, commit: Commit, options: argparse.Namespace) -> None:
-    """Try what is left, by hand first, then the sample, and keep the record after each."""
+    """Try what is left, the sample first, and keep the record after each."""
     why, wrong = equivalents(commit.mutants())
     for line in wrong:
         print(f"an equivalent of mutation.toml {line}", file=sys.stderr)
