@@ -794,6 +794,19 @@ def test_the_smoothness_is_measured_and_sent_once(small_logistic, monkeypatch):
     assert grid.kinds.count("query.join") == 6
 
 
+def test_sites_go_by_their_names_whatever_node_they_are(small_logistic):
+    """So that sums are added in one order, and a seed asks the same sites, however Flower numbers the nodes."""
+    terms = replace(ALL, participation=Cohort(2, seed=4))
+    one, other = (
+        fed.run(OwnStep(At(5)), DirectGrid(apps), 8, terms)
+        for apps in (apps_of(small_logistic), apps_of(small_logistic)[::-1])
+    )
+    assert one.settings["sites"] == other.settings["sites"] == ["D1", "D2", "D3"]
+    assert one.settings["samples"] == other.settings["samples"] == small_logistic.counts.tolist()
+    np.testing.assert_array_equal(one.took_part, other.took_part)
+    np.testing.assert_array_equal(one.x, other.x)
+
+
 def test_too_few_sites_two_of_a_name_and_different_lengths_are_told_apart(small_logistic):
     with pytest.raises(OwnstepError, match="3 of 4 sites joined within 0.3 s: 'D1', 'D2', 'D3'"):
         fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 1, fed.Terms(4, joining=0.3))
