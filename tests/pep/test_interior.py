@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 
 from ownstep import pep
 from ownstep.methods import At, Never, OwnStep
@@ -16,6 +17,7 @@ from ownstep.pep.solve.slack import program
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.units import Setting, canonical
 from ownstep.plan import Devices
+from ownstep.support.errors import OwnstepError
 from tests.pep import independent
 
 
@@ -111,3 +113,143 @@ def test_conditions_are_counted_before_there_are_any(rounds: int, number: int, r
     search = Search(setting)
     search.prepare()
     assert len(core_pairs(search.gram)) == interior.core(rounds, number, search.local_optima)
+
+
+def reach(matrix: np.ndarray, change: np.ndarray) -> float:
+    """The largest t <= 1000 for which matrix + t change is positive semidefinite."""
+    least = eigh(change, matrix, eigvals_only=True)[0]
+    return 1 / max(-least, 1e-3)
+
+
+def direction(path: interior._Path, aim: float, bend: list[np.ndarray], bend_z: np.ndarray) -> dict:
+    """The linearised conditions as they are written, all unknowns at once, solved as one dense system.
+
+    sum_r dy_r A_r - dS = C + S - sum_r y_r A_r          E dy = e - E y
+    <A_r, dX> + (E' dnu)_r + dz_r = c_r - <A_r, X> - (E' nu)_r - z_r
+    z dy + y dz = aim - y z - bend_z                      dX + sym(X dS S^-1) = aim S^-1 - X - bend
+    """
+    now, parts, E = path.state, path.parts, path.E.toarray()
+    sizes = [len(S) for S in now.S]
+    uppers = [np.triu_indices(n) for n in sizes]
+    lengths = [len(now.y), len(now.nu), len(now.z), *(len(u[0]) for u in uppers), *(len(u[0]) for u in uppers)]
+    cuts = np.cumsum(lengths)[:-1]
+
+    def whole(numbers: np.ndarray, n: int, upper: tuple) -> np.ndarray:
+        out = np.zeros((n, n))
+        out[upper] = numbers
+        return out + np.triu(out, 1).T
+
+    def unpacked(flat: np.ndarray) -> tuple:
+        dy, dnu, dz, *blocks = np.split(flat, cuts)
+        half = len(sizes)
+        dX = [whole(*one) for one in zip(blocks[:half], sizes, uppers, strict=True)]
+        return dy, dnu, dz, dX, [whole(*one) for one in zip(blocks[half:], sizes, uppers, strict=True)]
+
+    def left(flat: np.ndarray) -> np.ndarray:
+        dy, dnu, dz, dX, dS = unpacked(flat)
+        out = [
+            E @ dy,
+            sum(p.inner(d) for p, d in zip(parts, dX, strict=True)) + E.T @ dnu + dz,
+            now.z * dy + now.y * dz,
+        ]
+        for p, X, S, d, s, u in zip(parts, now.X, now.S, dX, dS, uppers, strict=True):
+            turned = X @ s @ np.linalg.inv(S)
+            out += [(p.total(dy) - s)[u], (d + (turned + turned.T) / 2)[u]]
+        return np.concatenate(out)
+
+    inner = sum(p.inner(X) for p, X in zip(parts, now.X, strict=True))
+    right = [path.e - E @ now.y, path.cost - inner - E.T @ now.nu - now.z, aim - now.y * now.z - bend_z]
+    for p, X, S, c, u in zip(parts, now.X, now.S, bend, uppers, strict=True):
+        right += [(p.constant + S - p.total(now.y))[u], (aim * np.linalg.inv(S) - X - c)[u]]
+    matrix = np.column_stack([left(unit) for unit in np.eye(sum(lengths))])
+    found = np.linalg.lstsq(matrix, np.concatenate(right), rcond=None)[0]
+    return dict(zip(("y", "nu", "z", "X", "S"), unpacked(found), strict=True))
+
+
+@pytest.mark.parametrize(("seed", "alike"), [(3, 1), (4, 2)])
+def test_a_step_is_mehrotra_s_on_the_linearised_conditions(seed: int, alike: int) -> None:
+    search = prepared(unequal(seed, 2, alike), 1, 0.4, "value")
+    rows = conditions(search.gram, all_pairs(search.gram))
+    parts = program(search.gram, rows, search.target, search.radii, 1e-9)
+    path = interior._Path(parts, rows, search.target, len(search.radii.mean), 1e-9, None)
+    for _ in range(4):
+        now = path.state
+        path.off()
+        blocks = list(zip(now.X, now.S, strict=True))
+        total = len(now.y) + sum(len(S) for S in now.S)
+        mu = (now.y @ now.z + sum(np.trace(X @ S) for X, S in blocks)) / total
+        aim, bend, bend_z = 0.0, [0 * S for S in now.S], 0 * now.y
+        for corrected in (False, True):
+            d = direction(path, aim, bend, bend_z)
+            up = min(1 / max((-d["y"] / now.y).max(), 1e-3), *(reach(S, s) for S, s in zip(now.S, d["S"], strict=True)))
+            down = min(
+                1 / max((-d["z"] / now.z).max(), 1e-3), *(reach(X, x) for X, x in zip(now.X, d["X"], strict=True))
+            )
+            if corrected:
+                part = 0.9 + 0.09 * min(1, up, down)  # further where the way is long
+                up, down = min(1, part * up), min(1, part * down)
+                continue
+            up, down = min(1, up), min(1, down)
+            then = (now.y + up * d["y"]) @ (now.z + down * d["z"])
+            for (X, S), x, s in zip(blocks, d["X"], d["S"], strict=True):
+                then += np.trace((X + down * x) @ (S + up * s))
+            aim = mu * min((then / total / mu) ** 3, 1)
+            turned = [x @ s @ np.linalg.inv(S) for (_, S), x, s in zip(blocks, d["X"], d["S"], strict=True)]
+            bend, bend_z = [(t + t.T) / 2 for t in turned], d["y"] * d["z"]
+        path.step()
+        then = path.state
+        for name, length in (("y", up), ("z", down), ("nu", down)):
+            expected = getattr(now, name) + length * d[name]
+            assert getattr(then, name) == pytest.approx(expected, rel=1e-5, abs=1e-7 * np.abs(expected).max())
+        for name, length in (("S", up), ("X", down)):
+            for was, change, found in zip(getattr(now, name), d[name], getattr(then, name), strict=True):
+                assert found == pytest.approx(was + length * change, rel=1e-5, abs=1e-7 * np.abs(found).max())
+
+
+@pytest.mark.parametrize("alike", [1, 2])
+def test_where_it_begins_and_how_far_off_that_is(alike: int) -> None:
+    search = prepared(unequal(5, 2, alike), 1, 0.4, "gradient")
+    rows, heads = conditions(search.gram, all_pairs(search.gram)), len(search.radii.mean)
+    parts = program(search.gram, rows, search.target, search.radii, 1e-9)
+    first = positive(np.random.default_rng(0), len(parts[0].constant)) + np.eye(len(parts[0].constant))
+    for given in (None, first):
+        path = interior._Path(parts, rows, search.target, heads, 1e-9, given)
+        X = [np.eye(len(p.constant)) for p in parts]
+        S = [np.eye(len(p.constant)) for p in parts]
+        if given is not None:
+            X[0], S[0] = given, np.linalg.inv(given)
+        count, size = heads + len(rows.pairs), np.zeros(heads + len(rows.pairs))
+        for r in range(count):  # the size of A_r, weighed by where X begins
+            for p, x in zip(parts, X, strict=True):
+                A = p.total(np.eye(count)[r])
+                size[r] += np.trace(A @ x @ A @ x)
+        now = path.state
+        assert now.y == pytest.approx(0.1 / np.sqrt(size), rel=1e-9)
+        assert now.z == pytest.approx(np.sqrt(size), rel=1e-9)
+        for name, expected in (("X", X), ("S", S)):
+            for mine, theirs in zip(getattr(now, name), expected, strict=True):
+                assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+        cost = np.concatenate([np.ones(heads), np.full(len(rows.pairs), -1e-9)])
+        E = np.hstack([np.zeros((len(search.target.values), heads)), rows.values.toarray().T])
+        off = [np.abs(search.target.values - E @ now.y).max()]
+        off.append(np.abs(cost - sum(p.inner(x) for p, x in zip(parts, X, strict=True)) - now.z).max())
+        off += [np.abs(p.total(now.y) - p.constant - s).max() for p, s in zip(parts, S, strict=True)]
+        values = cost @ now.y, sum(np.sum(p.constant * x) for p, x in zip(parts, X, strict=True))
+        off.append(abs(values[0] - values[1]))
+        assert path.off() == pytest.approx(max(off) / max(1, abs(values[0])), rel=1e-9)
+
+
+def test_it_ends_when_it_is_there_when_nothing_moves_and_when_time_is_up() -> None:
+    search = prepared(unequal(6, 3), 2, 0.5, "value")
+    problem = (search.gram, conditions(search.gram, all_pairs(search.gram)), search.target, search.radii)
+    near, nearer = (interior.solve(*problem, margin=1e-9, tolerance=t) for t in (1e-4, 1e-7))
+    assert (near.status, nearer.status) == ("Solved", "Solved")
+    assert near.iterations < nearer.iterations <= 25
+    never = interior.solve(*problem, margin=1e-9, tolerance=0.0)
+    assert never.status == "InsufficientProgress"
+    assert nearer.iterations < never.iterations < interior.MOST
+    assert repair(*problem, never).bound == pytest.approx(
+        repair(*problem, nearer).bound, rel=1e-6
+    )  # the best, not the last
+    with pytest.raises(OwnstepError, match="MaxTime"):
+        interior.solve(*problem, margin=1e-9, seconds=0.0)
