@@ -47,6 +47,8 @@ from mutants import Mutant, mutants
 ROOT = Path(__file__).parent.parent
 CONFIG = tomllib.loads((ROOT / "tools" / "mutation.toml").read_text())
 RECORD = ROOT / "results" / "mutation.json"
+SITE = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not path.endswith("src")]
+"""Where libraries lie that are not installed."""
 PARTS = ("hand", "whole", "updates", "sample")
 ORDER = ("sample", "whole", "updates", "hand")
 Key = tuple[str, str, str, str, int]
@@ -88,7 +90,7 @@ class Copy:
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
             archive.extractall(self.folder, filter="data")
         environment = os.environ | {
-            "PYTHONPATH": str(self.folder / "src"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([str(self.folder / "src"), *SITE]), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
             "FLWR_TELEMETRY_ENABLED": "0", "PYTHONHASHSEED": "0",
         }  # fmt: skip
         self.runner: Any = subprocess.Popen(
