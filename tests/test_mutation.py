@@ -220,3 +220,34 @@ def test_an_argument_about_code_that_is_gone_fits_nothing(small):
     tool.CONFIG["equivalent"] = [entry | {"gone": True}]
     assert len(tool.equivalents(commit.mutants())[1]) == 1
     assert list(tool.gone().values()) == ["it changes nothing"]
+
+
+def test_tests_that_cannot_be_read_end_the_run(tool, monkeypatch):
+    """Left out, as a test that is red anyway, they would let every mistake pass for unnoticed."""
+
+    class Broken:
+        runs = 0
+
+        def __init__(self, files):
+            pass
+
+        def tests(self, names, limit):
+            Broken.runs += 1
+            return False, "ERROR tests/test_plan.py", 0.1
+
+        def write(self, module, source):
+            pass
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(tool, "Copy", Broken)
+    monkeypatch.setattr(tool, "git", lambda *words: b"")
+    tried = []
+    with pytest.raises(SystemExit, match=r"test_plan.py cannot be read even without a mistake"):
+        tool.try_all(
+            SimpleNamespace(name="abc", source=lambda module: b""), tool.mutants("plan.py", TEXT), {},
+            SimpleNamespace(minutes=1, jobs=1, quiet=True), lambda mutant, row: tried.append(row),
+        )  # fmt: skip
+    assert tried == []
+    assert Broken.runs == 2

@@ -56,6 +56,10 @@ Row = dict[str, Any]
 """A mutant's fields and the parts it is ``of``; once it was tried ``killed``, ``by``, ``equivalent``, ``seconds``."""
 
 
+class Unreadable(Exception):
+    """A file of tests that pytest cannot read even without a mistake."""
+
+
 class Commit:
     """The sources at one commit."""
 
@@ -90,7 +94,8 @@ class Copy:
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
             archive.extractall(self.folder, filter="data")
         environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join([str(self.folder / "src"), *SITE]), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([str(self.folder / "src"), *SITE]),
+            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
             "FLWR_TELEMETRY_ENABLED": "0", "PYTHONHASHSEED": "0",
         }  # fmt: skip
         self.runner: Any = subprocess.Popen(
@@ -204,6 +209,7 @@ def try_all(
     work: queue.Queue[tuple[int, Mutant]] = queue.Queue()
     for item in enumerate(chosen):
         work.put(item)
+    broken: list[str] = []  # files of tests that cannot be read even without a mistake
     green: dict[str, bool] = {}  # is a test green without any mistake?
     longest: dict[str, float] = {}  # seconds that tests which passed took
     lock = threading.Lock()
@@ -236,7 +242,9 @@ def try_all(
                 green[red] = copy.tests([red], 600)[0]
             if green[red]:
                 return why, time.monotonic() - began
-            option = f"--deselect={red}" if "::" in red else f"--ignore={red}"
+            if "::" not in red:
+                raise Unreadable(red)
+            option = f"--deselect={red}"
             if option in left_out:
                 print(f"cannot tell for {name}: {why}", file=sys.stderr, flush=True)
                 return None, time.monotonic() - began
@@ -251,11 +259,16 @@ def try_all(
                 except queue.Empty:
                     return
                 source, took, why = commit.source(mutant.module), 0.0, None
-                for name in relevant(mutant.module):
-                    why, seconds = noticed(copy, mutant, source, name)
-                    took += seconds
-                    if why is not None:
-                        break
+                try:
+                    for name in relevant(mutant.module):
+                        why, seconds = noticed(copy, mutant, source, name)
+                        took += seconds
+                        if why is not None:
+                            break
+                except Unreadable as file:
+                    broken.append(str(file))
+                    until[0] = 0.0
+                    return
                 reason = why_not.get(mutant.key) if why is None else None
                 with lock:
                     done(
@@ -279,6 +292,8 @@ def try_all(
         until[0] = 0.0
         for thread in threads:
             thread.join()
+    if broken:  # with most tests left out, most mistakes would pass for unnoticed
+        sys.exit(f"{broken[0]} cannot be read even without a mistake: is a library missing?")
 
 
 def score(rows: list[Row]) -> dict[str, Any]:
