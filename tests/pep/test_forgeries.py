@@ -258,12 +258,26 @@ def test_a_file_may_be_as_long_as_is_said_and_no_longer(tmp_path: Path) -> None:
     module, text = compiled(ast.parse(SOURCE)), json.dumps(HONEST["half"])
     assert (module.MOST_BYTES, module.MOST_DIGITS, module.MOST_UNKNOWNS) == (50_000_000, 1_000, 300)
     assert (module.MOST_BITS, module.MOST_WORK) == (20_000, 5 * 10**11)
+    assert module.TINY == 2.0**-44  # a float rounds by 2^-53
     module.MOST_BYTES = len(text) + 5
     (tmp_path / "c.json").write_text(text + " " * 5)
     assert module.check(module.read(str(tmp_path / "c.json"))) == Fraction(1, 2)
     (tmp_path / "c.json").write_text(text + " " * 6)
     with pytest.raises(ValueError, match="larger than"):
         module.read(str(tmp_path / "c.json"))
+
+
+def test_denominators_are_taken_together_up_to_what_is_said() -> None:
+    module = compiled(ast.parse(SOURCE))
+    data = {"a": ["1/3", "-2/5", 7, None, "12"], "b": {"c": "5/6", "d": "no 1/11"}}
+    assert module.together(data) == 30
+    assert module.together([]) == module.together("3") == 1
+    module.MOST_BITS = 5
+    assert module.together("1/31") == 31  # five bits
+    with pytest.raises(ValueError, match="too many different denominators"):
+        module.together(["1/4", "1/8", "1/32"])
+    with pytest.raises(ValueError, match="too many different denominators"):
+        module.together(["1/5", {"a": "1/7"}])  # together six
 
 
 @pytest.mark.parametrize(
