@@ -297,6 +297,19 @@ def test_what_a_certificate_proves_is_said_in_full(bound: str, said: str) -> Non
     assert HONEST["half"]["statement"]["method"]["digest"] in text
 
 
+def test_an_elimination_may_take_as_long_as_is_said() -> None:
+    module, one = compiled(ast.parse(SOURCE)), Fraction(1)
+    form = {(0, 0): 255 * one, (1, 1): one, (0, 1): -one, (1, 0): -one}
+    module.MOST_WORK = 2**4 * 8  # two unknowns, eight bits in the longest number
+    assert module.semidefinite(form)
+    module.MOST_WORK -= 1
+    with pytest.raises(ValueError, match="takes too long"):
+        module.semidefinite(form)
+    module.MOST_WORK = 0
+    assert module.semidefinite({})
+    assert module.semidefinite({(0, 0): 0 * one})
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_semidefinite_forms_against_their_eigenvalues(seed: int) -> None:
     """Random whole matrices of every rank, some with a pivot of zero; the floats decide where they can."""
