@@ -86,6 +86,14 @@ def test_divergence_stops_the_run_and_the_best_iterate_is_kept(least_squares):
     assert least_squares.value(history.best_x) == pytest.approx(history.best_value)
 
 
+def test_of_two_equally_good_iterates_the_first_is_kept():
+    """A step of 2/L on a parabola goes to and fro between x and -x, with one value."""
+    history = run(GD(2.0), LeastSquares(np.eye(1), np.zeros(1), mu=0.0), 3, x0=np.array([3.0]))
+    assert history.value.tolist() == [4.5] * 4
+    assert history.x.tolist() == [-3.0]
+    assert (history.best_round, history.best_x.tolist()) == (0, [3.0])
+
+
 def test_nan_stops_the_run_with_the_reason(least_squares):
     class Broken(type(least_squares)):
         def mix(self, x, c):

@@ -66,10 +66,11 @@ def method_of(key: str, methods: dict[str, type], switch: Callable[[str], Any]) 
         return kind(**{field: _read(field, text, switch) for field, text in pairs.items()})
     for field in (f for f in known if f not in NAMED):
         try:
-            method = kind(**{field: _read(field, told, switch)})
+            value = _read(field, told, switch)
+            method = kind(**{field: value})
         except (InvalidInput, TypeError):
             continue
-        if key_of(method, methods) in (key, f"{name}:{field}={told}"):
+        if key_of(method, methods) in (key, name, f"{name}:{_plain(value)}", f"{name}:{field}={_plain(value)}"):
             return method
     raise InvalidInput(f"{key!r} is no method: no argument of {name} takes {told!r} ({', '.join(known)})")
 
