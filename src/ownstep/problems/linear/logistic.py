@@ -38,7 +38,7 @@ class Classifier(LinearModel):
         codes = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
         if (self.classes[codes] != y).any():
             raise InvalidInput(
-                f"labels must be one of {self.classes.tolist()!r}, got {y[self.classes[codes] != y][0]!r}"
+                f"labels must be one of {self.classes.tolist()!r}, got {y[self.classes[codes] != y].tolist()[0]!r}"
             )
         return codes
 
