@@ -48,7 +48,7 @@ def judge(ours: Counts, theirs: Counts, level: float) -> tuple[float | None, str
         return None, "neither arrives"
     if np.isinf(a) or np.isinf(b):
         return None, "only theirs arrives" if np.isinf(a) else "only ours arrives"
-    ratio = b / a if a else float(b == 0)
+    ratio = b / a if a else 1.0 if b == 0 else np.inf
     if abs(a - b) <= 1 or max(ratio, 1 / ratio if ratio else np.inf) <= level:
         return ratio, "no difference"
     return ratio, "faster" if ratio > 1 else "slower"
