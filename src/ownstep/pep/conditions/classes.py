@@ -44,13 +44,13 @@ def check(rounds: int, r0: float, rstar: float, metric: str) -> None:
         raise InvalidInput(f"rounds must be a whole number of at least 0, got {rounds!r}")
     if not (math.isfinite(r0) and r0 > 0):
         raise InvalidInput(f"r0, the radius around x* that holds the start, must be positive and finite, got {r0!r}")
+    if math.isnan(rstar) or rstar < 0:
+        raise InvalidInput(f"rstar, the radius that holds the local minimisers, must be in [0, inf], got {rstar!r}")
     for name, radius in (("r0", r0), ("rstar", rstar)):
         if radius and math.isfinite(radius) and not 1 / WIDEST <= radius <= WIDEST:
             raise InvalidInput(
                 f"{name} must lie between {1 / WIDEST:g} and {WIDEST:g}, or its square overflows, got {radius!r}"
             )
-    if math.isnan(rstar) or rstar < 0:
-        raise InvalidInput(f"rstar, the radius that holds the local minimisers, must be in [0, inf], got {rstar!r}")
     if metric not in METRICS:
         raise unknown_name("metric", metric, METRICS)
 
