@@ -9,8 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ownstep.engines import rivals
+from ownstep.data import load
+from ownstep.engines import baselines, beyond, describe, rivals
+from ownstep.engines.recommend import candidates
 from ownstep.paper.ours import which_method as which
+from ownstep.partition import given
+from ownstep.problems import logistic_regression
+
+from ..conftest import needs
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -137,3 +143,79 @@ def test_the_cases_are_sites_with_scaled_columns_or_the_first_rows_split_by_a_ru
     np.testing.assert_allclose(np.sort(some, axis=0), np.sort(rows[:20], axis=0))
     assert which.problem("digits, one class per device").counts.tolist() == [10, 10, 10]
     assert by_norm.mu == which.MU
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_case_is_raced_as_set_and_after_the_same_search(quick, monkeypatch):
+    asked, problem = [], logistic_regression(np.eye(4), [0, 1, 0, 1], given([0, 0, 1, 1]), mu=0.5)
+
+    def compare(made, methods, rounds, **options):
+        asked.append((made, set(methods), rounds, options))
+        told = {
+            "method": "m",
+            "key": "k",
+            "rounds": {},
+            "rounds_of_reruns": {},
+            "bytes": {},
+            "search_rounds": len(asked),
+        }
+        return SimpleNamespace(
+            rows=lambda: [told | {"final_gap": 0.5, "stopped": "s", "seconds": 3}], plan=describe(made)
+        )
+
+    monkeypatch.setattr(which, "compare", compare)
+    monkeypatch.setattr(which, "problem", lambda name, seed: problem)
+    found = which.run(quick, seed=7, progress=False)
+    names = ["heart disease, four hospitals"] if quick else list(which.CASES)
+    assert list(found["cases"]) == names
+    assert found["recorded"] == {}
+    rounds = 40 if quick else 150
+    for i, name in enumerate(names):
+        (one, as_set, first, plain), (other, tuned, second, search) = asked[2 * i : 2 * i + 2]
+        assert one is other is problem
+        assert (first, second) == (rounds, rounds)
+        assert as_set == {*baselines(), *beyond(), *candidates(), *rivals()}
+        assert tuned == {which.OURS, "GD", *rivals()}
+        same = {"tolerances": (1e-2, 1e-4), "seed": 7, "progress": False}
+        assert plain == same
+        assert search == same | {"tune": 2 if quick else 10, "reruns": 1 if quick else 3}
+        case = found["cases"][name]
+        assert (case["devices"], case["dim"], case["rounds"]) == (2, 4, rounds)
+        assert (case["as set"][0]["search_rounds"], case["tuned"][0]["search_rounds"]) == (2 * i + 1, 2 * i + 2)
+        assert "seconds" not in case["tuned"][0]
+        L = describe(problem).devices
+        assert (case["gain"], case["condition"]) == pytest.approx((L.gain, L.L_bar / 0.5))
+
+
+def test_the_cases_are_split_as_they_say():
+    digits = which.problem("digits, one class per device")
+    assert len(digits.counts) == 10
+    assert digits.mu == 1e-2
+    rows, labels = load("digits").table()
+    for i in range(10):
+        assert digits.counts[i] == (labels == np.unique(labels)[i]).sum()
+    assert digits.features == rows.shape[1]
+
+
+@needs("heart_disease")
+def test_hospitals_have_columns_of_one_size():
+    made = which.problem("heart disease, four hospitals")
+    rows, _ = load("heart_disease").table()
+    table = np.concatenate([made.rows(i) for i in range(4)])
+    np.testing.assert_allclose(table.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(table.std(axis=0), 1, rtol=1e-12)
+    assert sorted(made.counts.tolist()) == sorted(
+        np.unique(load("heart_disease").sites, return_counts=True)[1].tolist()
+    )
+    assert len(table) == len(rows)
+
+
+@needs("w8a")
+def test_w8a_is_its_first_rows_by_norm():
+    made = which.problem("w8a, 2 devices by norm")
+    assert made.counts.tolist() == [5000, 5000]
+    rows, _ = load("w8a").table()
+    sizes = np.sort(np.asarray(rows[:10_000].multiply(rows[:10_000]).sum(axis=1)).ravel())
+    low, high = (np.asarray(made.rows(i).multiply(made.rows(i)).sum(axis=1)).ravel() for i in range(2))
+    np.testing.assert_allclose(np.sort(low), sizes[:5000])
+    np.testing.assert_allclose(np.sort(high), sizes[5000:])
