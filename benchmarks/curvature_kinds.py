@@ -1,6 +1,6 @@
 """Own curvature against L-BFGS on 15 kinds of problems from random seeds, none of which a default was chosen on.
 
-    python benchmarks/curvature_kinds.py 40 50            # seeds 40 to 49: 150 problems, about 1,100 runs
+    python benchmarks/curvature_kinds.py 40 50 --processes 2       # seeds 40 to 49: 150 problems, about 1,100 runs
 
 Few rows and many columns, the reverse, columns in units of their own, rare labels, categories, separable rows, next to
 no penalty, rows that are there many times, few directions, heavy tails, several classes, uncentred columns, columns and
@@ -10,8 +10,13 @@ rows that are 0, rare words, clusters. Splits: one device, ten (iid, by norm, by
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import multiprocessing
+import os
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,36 +134,64 @@ def exchanges(method: Any, problem: LinearModel, goal: float) -> float:
     return history.rounds if history.value[-1] <= goal else np.inf
 
 
-def main(first: int, last: int) -> None:
-    """Every kind and seed; what needs more than 1.1 times L-BFGS's exchanges and one more is named."""
-    over, count, shares, problems = list[str](), 0, list[float](), 0
-    for seed in range(first, last):
-        for kind in KINDS:
-            rows, labels, mu, intercept = made(kind, seed)
-            pooled = logistic_regression(rows, labels, mu=mu, intercept=intercept)
-            try:
-                best, start = optimum(pooled).value, pooled.value(pooled.x0())
-            except OwnstepError as error:
-                print(f"{kind} {seed}: {error}")
-                continue
-            goal = best + GAP * (start - best)
-            base, found = exchanges(LBFGS(), pooled, goal), dict[str, float]()
-            for name, who in splits(rows, labels, seed).items():
-                problem = logistic_regression(rows, labels, who, mu=mu, intercept=intercept)
-                found[name] = exchanges(OwnCurvature(), problem, goal)
-            found["sum"] = exchanges(OwnCurvature(sketch="sum"), pooled, goal)
-            worse = {k: v for k, v in found.items() if v > max(1.1 * base, base + 1)}
-            over += [f"{kind} {seed}, {k}: {v:g} against {base:g}" for k, v in worse.items()]
-            problems, count = problems + 1, count + len(found)
-            shares += [v / base for v in found.values() if np.isfinite([v, base]).all()]
-            told = {"shape": rows.shape, "mu": float(f"{mu:.2g}"), "intercept": intercept, "lbfgs": base, "own": found}
-            print(kind, seed, json.dumps(told), flush=True)
+def measured(job: tuple[int, str]) -> dict[str, Any]:
+    """One problem: exchanges of L-BFGS, and of own curvature for every split, at the default rank and at 20."""
+    seed, kind = job
+    rows, labels, mu, intercept = made(kind, seed)
+    pooled = logistic_regression(rows, labels, mu=mu, intercept=intercept)
+    out: dict[str, Any] = {"kind": kind, "seed": seed, "shape": rows.shape, "mu": float(f"{mu:.2g}")}
+    try:
+        best, start = optimum(pooled).value, pooled.value(pooled.x0())
+    except OwnstepError as error:
+        return out | {"refused": str(error)}
+    goal = best + GAP * (start - best)
+    out |= {"intercept": intercept, "lbfgs": exchanges(LBFGS(), pooled, goal)}
+    for rank in (None, 20):
+        found = dict[str, float]()
+        for name, who in splits(rows, labels, seed).items():
+            problem = logistic_regression(rows, labels, who, mu=mu, intercept=intercept)
+            with suppress(OwnstepError):  # a rank that a device of few rows refuses
+                found[name] = exchanges(OwnCurvature(rank), problem, goal)
+        found["sum"] = exchanges(OwnCurvature(rank, sketch="sum"), pooled, goal)
+        out[f"rank {rank or 'default'}"] = found
+    return out
+
+
+def said(every: list[dict[str, Any]], rank: str) -> str:
+    """The shares of L-BFGS's exchanges, and what is above 1.1 times and one more."""
+    runs = [(p, name, v, p["lbfgs"]) for p in every if rank in p for name, v in p[rank].items()]
+    over = [f"{p['kind']} {p['seed']}, {n}: {v:g} for {b:g}" for p, n, v, b in runs if v > max(1.1 * b, b + 1)]
+    shares = [v / b for _, _, v, b in runs if np.isfinite([v, b]).all()]
+    alone = sum(np.isfinite(v) and not np.isfinite(b) for _, _, v, b in runs)
+    neither = sum(not np.isfinite(v) and not np.isfinite(b) for _, _, v, b in runs)
     mean, middle = np.mean(shares), np.median(shares)
-    print(
-        f"{problems} problems, {count} runs: {mean:.2f} of L-BFGS's exchanges in the mean, {middle:.2f} in the middle"
+    return (
+        f"{rank}: {len({(p['kind'], p['seed']) for p, *_ in runs})} problems, {len(runs)} runs, {mean:.2f} of L-BFGS's "
+        f"exchanges in the mean, {middle:.2f} in the middle; only own curvature gets there in {alone}, neither in "
+        f"{neither}; more than 1.1 times and one more in {len(over)}: {'; '.join(over)}"
     )
-    print(f"more than 1.1 times and one more in {len(over)}: {'; '.join(over)}")
+
+
+def main() -> None:
+    """Every kind and seed, on several cores."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    jobs, every = list(product(range(given.first, given.last), KINDS)), list[dict[str, Any]]()
+    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[threads] = "1"
+    with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
+        for one in pool.imap_unordered(measured, jobs):
+            print(json.dumps(one), flush=True)
+            every.append(one)
+    words = [said(every, rank) for rank in ("rank default", "rank 20")]
+    print("\n".join(words))
+    if given.out:
+        given.out.write_text(json.dumps({"said": words, "problems": every}))
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    main()

@@ -56,16 +56,24 @@ def own_curvature(method, world):
         pairs = [
             (np.linalg.eigh(H)[0][d - k :], np.linalg.eigh(H)[1][:, d - k :]) for H, k in zip(data, ranks, strict=True)
         ]
-    M = world.ridge * np.eye(d)
-    for w, H, k, (values, U) in zip(weights, data, ranks, pairs, strict=True):
-        rho = (np.trace(H) - values.sum()) / (d - k) if k < d else 0.0
-        M = M + w * (U @ np.diag(np.maximum(values - rho, 0)) @ U.T + rho * np.eye(d))
+    M, even, known = 0.0, 0.0, [U @ np.diag(values) @ U.T for values, U in pairs]
+    for i, (w, H, k, (_, U)) in enumerate(zip(weights, data, ranks, pairs, strict=True)):
+        left, rest, b = np.trace(H - known[i]), np.eye(d) - U @ U.T, 0.0
+        of_others = np.zeros((d, d))
+        if sum(n > 0 for n in ranks) > 1:  # what the others sent, where this device sent nothing
+            others = sum(v * S for j, (v, S) in enumerate(zip(weights, known, strict=True)) if j != i) / (1 - w)
+            of_others = rest @ others @ rest
+            b = min(1.0, left / 2 / np.trace(of_others)) if k < d else 0.0
+        rho = (left - b * np.trace(of_others)) / (d - k) if k < d else 0.0
+        M, even = M + w * (known[i] + b * of_others + rho * rest), even + w * rho
+    values, U = np.linalg.eigh(M)  # nothing curves less than the rest
+    M = U @ np.diag(np.maximum(values, even) + world.ridge) @ U.T
     x, kept = world.x0, []
     while True:
         g, H = world.g(x), np.linalg.inv(M)
         if kept:
             s, y = kept[-1]
-            H = H * min(max(s @ y / (y @ H @ y), 0.1), 10)
+            H = H * 2 * (s @ y) / (s @ y + y @ H @ y)
         for s, y in kept:
             V = np.eye(d) - np.outer(y, s) / (s @ y)
             H = V.T @ H @ V + np.outer(s, s) / (s @ y)

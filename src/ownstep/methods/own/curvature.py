@@ -12,10 +12,8 @@ from ownstep.plan import Devices
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import unknown_name
 
-RANK, OFF, GROWTH, LEAST = 10, 2.0, 1.5, 2
-"""The default rank; how far off M may be along a step; how much longer than before the last sketch to wait for one."""
-CLIP = (0.1, 10.0)
-"""The least and the largest factor by which M^{-1} is scaled."""
+RANK, OFF, GROWTH = 10, 2.0, 2.0
+"""The default rank; how far off M may be along a step; how many times as many exchanges as at the last sketch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +31,20 @@ class OwnCurvature(Remembering[CurvatureState]):
 
         M = sum_i w_i (U_i (Lambda_i - rho_i I) U_i^T + rho_i I) + diag(penalty),   rho_i = tr(H_i - Lambda_i) / (d - k)
 
-    (U_i, Lambda_i) are the k leading eigenpairs of the Hessian H_i of device i's data term (few rows:
-    see :mod:`~ownstep.methods.own.sketch_bank`). The two loops start from M^{-1} times <s, y> / <y, M^{-1} y> of the
-    last pair, clipped to [0.1, 10]. The rest is :class:`LBFGS`, every trial an exchange, and so is all of it while no
-    device has sent a vector. Sketches travel with the gradient of a trial, the first with that of x^0. **New ones are
-    asked for** when M is off by more than a factor of 2 along the last step,
+    (U_i, Lambda_i) are the k leading eigenpairs of the Hessian H_i of device i's data term. Of rho_i, up to half lies
+    along the vectors of the others instead (:mod:`~ownstep.methods.own.filling`; few rows:
+    :mod:`~ownstep.methods.own.sketch_bank`). The two loops start from M^{-1} times
+
+        2 <s, y> / (<s, y> + <y, M^{-1} y>)       of the last pair,
+
+    between 1, where M is right, and what one step says. The rest is :class:`LBFGS`, every trial an exchange, and so is
+    all of it while no device has sent a vector. Sketches travel with the gradient of a trial, the first with that of
+    x^0. **New ones are asked for** when M is off by more than a factor of 2 along the last step,
 
         <s, y> / <y, M^{-1} y> outside [1/2, 2]      or      <s, y>^2 < <s, M s> <y, M^{-1} y> / 2,
 
-    and 1.5 times as many exchanges have passed as at the last sketch, and two more: at most 1 + log(1 + T/4) / log 1.5
-    sketches in T exchanges. Absent devices count with their last one. Parameters, besides ``memory`` (pairs kept):
+    and twice as many exchanges have passed as at the last sketch: with the exchanges 1, 3, 7, 15, ... at the earliest,
+    log_2(T + 1) times in T exchanges. Absent devices count with their last one. Besides ``memory`` (pairs kept):
 
     rank : k; 10 by default, on a device of few rows at most half of them. One given and above that is refused.
     sketch : ``"own"`` eigenpairs of every device, or ``"sum"``: all multiply one shared random matrix and only the sum
@@ -86,13 +88,13 @@ class OwnCurvature(Remembering[CurvatureState]):
         if not state.bank.owner:  # nobody has sent a vector: L-BFGS
             first, trial = (state.pairs.scale, 1.0) if state.pairs.count else (1.0, 0.0)
             return self._along(state, gradient, -1.0 * state.pairs.inverse(gradient, lambda v: first * v), trial)
-        metric, scale = state.bank.metric, 1.0
+        metric, scale = state.bank.filled, 1.0
         if state.pairs.count:
             s, y = state.pairs.s[-1], state.pairs.y[-1]
             curved, turned = float(s @ y), float(y @ metric.inverse(y))
             exact, along = curved / turned, curved**2 / (turned * float(s @ metric.product(s)))
             stale = not 1 / OFF <= exact <= OFF or along < 1 / OFF
-            state = replace(state, wanted=state.wanted or (stale and state.k >= GROWTH * state.sketched + LEAST))
-            scale = min(max(exact, CLIP[0]), CLIP[1])
+            state = replace(state, wanted=state.wanted or (stale and state.k >= GROWTH * state.sketched))
+            scale = 2 * curved / (curved + turned)
         p = -1.0 * state.pairs.inverse(gradient, lambda v: scale * metric.inverse(v))
         return self._along(state, gradient, p, 1.0)

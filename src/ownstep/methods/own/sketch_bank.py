@@ -9,7 +9,8 @@ spread over those that nobody sent, and nothing of it is in the others,
     M = sum_i w_i U_i Lambda_i U_i^T + rho (I - sum_i U_i U_i^T) + diag(penalty),
     rho = sum_i w_i tr(H_i - Lambda_i) / sum_i (r_i - k_i).
 
-Spread over all d, it would be too small by d / sum_i r_i where f curves at all.
+Spread over all d, it would be too small by d / sum_i r_i where f curves at all. Elsewhere :attr:`Bank.filled` puts up
+to half of a device's rest where the others' vectors are (:mod:`~ownstep.methods.own.filling`).
 
 Absent devices count with their last sketch, and devices that never sent one like the mean of the others. Beyond
 :data:`MOST_NUMBERS` the vectors of all devices are compressed to the leading part of their weighted sum. What is lost
@@ -25,6 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from ownstep.methods.base import Vector
+from ownstep.methods.own.filling import MOST_FILLED, filled
 from ownstep.methods.own.metric import Metric, compressed
 from ownstep.methods.search.pairs import stacked
 from ownstep.smoothness.sketch import Sketch, span_of
@@ -119,12 +121,27 @@ class Bank:
 
     @cached_property
     def metric(self) -> Metric:
-        """M, ready to be inverted."""
-        rho = float(self._share() @ self.rest) + self.spread
-        rows = self._rows()
+        """M, every rest spread evenly, ready to be inverted."""
+        return self._over(self._rows(), float(self._share() @ self.rest) + self.spread)
+
+    @cached_property
+    def filled(self) -> Metric:
+        """M, where several devices fill what they do not know of each other."""
+        if not self._several():
+            return self.metric
+        left = np.nan_to_num(np.array(self.left))
+        return self._over(*filled(self.vectors, np.array(self.values), np.array(self.owner), self._share(), left))
+
+    def _over(self, rows: Vector, rho: float) -> Metric:
         top = rho + (float((rows**2).sum(1).max()) if len(rows) else 0.0)
         low = max(rho, FLAT * top) or 1.0
         return Metric(rows, low + self.penalty, low, self.free)
+
+    def _several(self) -> bool:
+        """Have several devices sent vectors that are still their own, few enough to compare them all?"""
+        apart = not self.owner or EVERYONE in self.owner or self._others() is not None
+        alone = apart or len(set(self.owner)) < 2 or float(self._share().max()) > 1 - 1e-9
+        return not alone and min(self.vectors.shape) <= MOST_FILLED
 
     def _share(self) -> np.ndarray:
         """The weights of those who have sent a sketch, summing to one."""
