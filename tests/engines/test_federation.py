@@ -29,7 +29,7 @@ from ownstep.engines.federation.app import init  # noqa: E402
 from ownstep.engines.federation.nodes import Nodes  # noqa: E402
 from ownstep.engines.federation.secure import SecurePlus, _Proxy, _Strategy  # noqa: E402
 from ownstep.engines.federation.site import Site, load_open_site, site_app  # noqa: E402
-from ownstep.engines.federation.wire import Question, Refused, checked  # noqa: E402
+from ownstep.engines.federation.wire import Question, Refused, checked, size  # noqa: E402
 from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold  # noqa: E402
 from ownstep.problems import BinaryLogistic  # noqa: E402
 from ownstep.smoothness import Smoothness  # noqa: E402
@@ -888,6 +888,55 @@ def test_an_owners_file_is_used_in_place_of_the_apps_own(tmp_path, small_logisti
         load_open_site(file)
     with pytest.raises(OwnstepError, match="not a Python file"):
         load_open_site(tmp_path / "nothing.py")
+
+
+def test_sizes_are_said_in_the_largest_unit_that_fits():
+    said = [size(n) for n in (0, 999, 1000, 999_999, 10**6, 2_345_678, 10**9, 3 * 10**12)]
+    assert said == ["0 bytes", "999 bytes", "1 kB", "1e+03 kB", "1 MB", "2.35 MB", "1 GB", "3e+03 GB"]
+
+
+def npy_file(numbers, version=(1, 0), more=b"") -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(numbers), version=version)
+    return file.getvalue() + more
+
+
+@pytest.mark.parametrize(
+    ("array", "why"),
+    [
+        (Array("float32", (3,), "numpy.ndarray", npy_file(np.zeros(3))), "has shape .3,. of float32, asked for was"),
+        (Array("float64", (3,), "numpy.ndarray", npy_file(np.zeros(3), (2, 0))), "not in npy format 1.0"),
+        (Array("float64", (3,), "numpy.ndarray", npy_file(np.zeros(4))), "not the .3,. of float64 that it claims"),
+        (Array("float64", (3,), "numpy.ndarray", npy_file(np.zeros(3, np.float32))), "not the .3,. of float64"),
+        (Array("float64", (3,), "numpy.ndarray", npy_file(np.zeros(3), more=b"x")), "not the .3,. of float64"),
+        (Array("float64", (3,), "numpy.ndarray", npy_file(np.zeros(3))[:-1]), "not the .3,. of float64"),
+        (Array("float64", (3,), "numpy.ndarray", b"no npy"), "cannot be read|npy"),
+        (Array("float64", (3,), "numpy.ndarray", b"x" * (24 + 1024)), "cannot be read|npy"),
+        (Array("float64", (3,), "numpy.ndarray", b"x" * (24 + 1025)), "at most 1.05 kB were asked for"),
+        (Array(np.array([0.0, np.inf, np.nan])), "has 2 entries that are not finite, the first at 1"),
+        (Array(np.array([0.0, 1e200, 1.0])), "entries of up to 1e.200, whose squares overflow float64"),
+    ],
+)
+def test_what_a_vector_s_file_says_has_to_be_so(array, why):
+    with pytest.raises(Refused, match=why):
+        checked(array, np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("bits", "sites", "allowed"), [(30, 5, False), (30, 4, True), (22, 1025, False), (8, 1, False)]
+)
+def test_secure_aggregation_has_room_for_so_many_sites(bits, sites, allowed):
+    roster = types.SimpleNamespace(names=("a",) * sites)
+    error = AttributeError if allowed else InvalidInput  # beyond this check there is nobody to ask
+    with pytest.raises(error) as caught:
+        SecurePlus(bits=bits).gather(None, roster, None, None, 0)
+    if not allowed:
+        assert str(caught.value) == f"secure aggregation with {bits} bits is for 2 to {2 ** (32 - bits)} sites"
+
+
+def test_limits_of_secure_parameters():
+    assert (SecurePlus(bits=8).bits, SecurePlus(bits=30).bits, SecurePlus(threshold=1.0).threshold) == (8, 30, 1.0)
+    assert SecurePlus(clip=4.0, bits=10).resolution == 8.0 / 1024
 
 
 def test_checked_takes_exactly_what_was_asked_for():

@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 import torch
 
 from ownstep import partition
-from ownstep.engines import Bernoulli, cluster, saving
+from ownstep.engines import Bernoulli, Limits, TimeModel, cluster, saving
 from ownstep.engines.cluster import ranks
 from ownstep.engines.cluster import store as stores
 from ownstep.engines.cluster.answering import SharedAnswering
@@ -251,6 +251,45 @@ def test_between_measurements_nothing_is_recorded_and_no_target_is_seen():
     )
     assert seen.rounds == 8
     assert np.isfinite(seen.value).tolist() == [k % 4 == 0 for k in range(9)]
+
+
+def test_a_run_stops_as_everywhere_and_measures_where_it_has_to():
+    """A tolerance on the gradient makes a local phase measured; a run without rounds looks once; the last round too."""
+    problem = make_least_squares(devices=6)
+
+    def go(rounds, **options):
+        return on_ranks(3, lambda ranks: cluster.run(OwnStep(At(100)), shared(ranks, problem), rounds, **options))
+
+    size = local.run(OwnStep(At(100)), problem, 30, measure_gradient=True).gradient_norm
+    for seen in go(30, gradient_tolerance=float(size[4]) * 1.001):
+        assert (seen.rounds, seen.name) == (4, repr(OwnStep(At(100))))
+        np.testing.assert_allclose(seen.gradient_norm, size[:5], rtol=1e-9)
+    for seen in go(3, name="mine"):
+        assert (seen.rounds, seen.name, seen.stopped) == (3, "mine", "all 3 rounds done")
+        assert np.isnan(seen.gradient_norm[:-1]).all()  # nobody asked for it
+    assert {seen.rounds for seen in go(0)} == {0}
+    ring = [local.run(EXTRA(), problem, k).value[-1] for k in (0, 7)]
+    for seen in on_ranks(3, lambda ranks: cluster.run(EXTRA(), shared(ranks, problem), 7, measure_every=50)):
+        assert np.isfinite(seen.value).tolist() == [True, *[False] * 6, True]
+        np.testing.assert_allclose(seen.value[[0, -1]], ring, rtol=1e-10)
+
+
+def test_what_a_cluster_refuses(tmp_path):
+    problem, path = make_least_squares(devices=6), tmp_path / "c.npz"
+    with pytest.raises(InvalidInput, match="a budget of 3 s on a cluster needs a wire"):
+        on_ranks(2, lambda r: cluster.run(OwnStep(), halves(r, problem), 3, limits=Limits(seconds=3.0)))
+    for limits in (Limits(bytes=1e9), Limits(seconds=1e9, wire=TimeModel())):
+        on_ranks(2, lambda r, limits=limits: cluster.run(OwnStep(), halves(r, problem), 1, limits=limits))
+    on_ranks(2, lambda r: cluster.run(OwnStep(), halves(r, problem), 4, checkpoint=path))
+    with pytest.raises(InvalidInput, match="rounds=3, but the checkpoint .* already has 4"):
+        on_ranks(2, lambda r: cluster.run(OwnStep(), halves(r, problem), 3, checkpoint=path))
+    assert on_ranks(2, lambda r: cluster.run(OwnStep(), halves(r, problem), 4, checkpoint=path))[0].rounds == 4
+    with pytest.raises(InvalidInput, match="measure_every must be a whole number of at least 1, got 0"):
+        on_ranks(2, lambda r: cluster.run(OwnStep(), halves(r, problem), 3, measure_every=0))
+
+
+def halves(ranks, problem) -> Shared:
+    return Shared(problem.keep([0, 1, 2, 3] if ranks.rank == 0 else [4, 5]), ranks, problem.weights)
 
 
 def test_small_numbers_travel_with_a_float32_vector_to_48_bits():
