@@ -9,6 +9,7 @@ import pytest
 
 from ownstep.methods import METHODS
 from ownstep.plan import Devices
+from ownstep.support.errors import InvalidInput
 
 SERVER = {"client_step": "largest", "server_step": 1.0}
 ADAPTIVE = {"client_step": 0.1, "server_step": 0.1, "local_steps": 1, "tau": 1e-3, "v0": None}  # Reddi et al. 2021
@@ -93,3 +94,23 @@ def test_what_is_searched(name):
     assert space.keys() == SPACES[name].keys()
     for field, values in space.items():
         np.testing.assert_allclose(values, SPACES[name][field], rtol=1e-12)
+
+
+NOT_NUMBERS = {"weights", "smoothness", "sketch", "revealing", "switch", "secant", "graph", "rule", "order"}
+NOT_NUMBERS |= {"bias_correction", "scales"}
+FREE = {("nesterov", "momentum", -1.0), ("fedsps", "lower", -1.0)}
+"""Numbers that may be below zero: a momentum that pulls back, a bound below the losses."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_number_of_every_method_is_checked(name):
+    """Inherited ones too: nothing that is no number, and nothing below zero, begins a run."""
+    devices = Devices(np.array([0.25, 0.75]), np.array([1.0, 3.0]), np.array([0.5, 0.1]), L_pooled=2.0)
+    for field in dataclasses.fields(METHODS[name]):
+        if not field.init or field.name in NOT_NUMBERS:
+            continue
+        for bad in (np.nan, np.inf, -np.inf, -1.0):
+            if (name, field.name, bad) not in FREE and (name, field.name) != ("schedule", "momentum"):
+                with pytest.raises(InvalidInput):
+                    method = METHODS[name](**{field.name: bad})
+                    method.ask(method.start(np.zeros(2), devices))
