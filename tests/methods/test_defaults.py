@@ -102,6 +102,12 @@ FREE = {("nesterov", "momentum", -1.0), ("fedsps", "lower", -1.0)}
 """Numbers that may be below zero: a momentum that pulls back, a bound below the losses."""
 
 
+def begun(kind, given, devices):
+    """Some checks need the devices."""
+    method = kind(**given)
+    return method.ask(method.start(np.zeros(2), devices))
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_every_number_of_every_method_is_checked(name):
     """Inherited ones too: nothing that is no number, and nothing below zero, begins a run."""
@@ -112,5 +118,4 @@ def test_every_number_of_every_method_is_checked(name):
         for bad in (np.nan, np.inf, -np.inf, -1.0):
             if (name, field.name, bad) not in FREE and (name, field.name) != ("schedule", "momentum"):
                 with pytest.raises(InvalidInput):
-                    method = METHODS[name](**{field.name: bad})
-                    method.ask(method.start(np.zeros(2), devices))
+                    begun(METHODS[name], {field.name: bad}, devices)
