@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import signal
@@ -29,6 +30,7 @@ from ownstep.engines.local.answering import Answering
 from ownstep.methods import (
     DANE,
     EXTRA,
+    GD,
     GIANT,
     METHODS,
     SHED,
@@ -286,6 +288,25 @@ def test_what_a_cluster_refuses(tmp_path):
     assert on_ranks(2, lambda r: cluster.run(OwnStep(), halves(r, problem), 4, checkpoint=path))[0].rounds == 4
     with pytest.raises(InvalidInput, match="measure_every must be a whole number of at least 1, got 0"):
         on_ranks(2, lambda r: cluster.run(OwnStep(), halves(r, problem), 3, measure_every=0))
+
+
+@pytest.mark.parametrize("part", ["x", "k"])
+def test_ranks_that_drift_apart_are_noticed_at_the_end(part):
+    """In what they hold alike, numbers or words: the rank that rounds otherwise would go on with another x."""
+
+    class Drifting(GD):
+        def tell(self, state, answer):
+            state = super().tell(state, answer)
+            return dataclasses.replace(state, **{part: getattr(state, part) + self.off})
+
+    def go(ranks, off):
+        method = Drifting(0.01)
+        object.__setattr__(method, "off", off * ranks.rank)
+        return cluster.run(method, halves(ranks, make_least_squares(devices=6)), 2, name="gd")
+
+    assert on_ranks(2, lambda ranks: go(ranks, 0))[1].rounds == 2
+    with pytest.raises(OwnstepError, match=r"do not agree on the state after round 2: rank 1"):
+        on_ranks(2, lambda ranks: go(ranks, 1e-15 if part == "x" else 1))
 
 
 def halves(ranks, problem) -> Shared:

@@ -9,7 +9,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ownstep.engines import Comparison, Limits, TimeModel, compare, describe, recommend, rehearse, run
+from ownstep.engines import (
+    Bernoulli,
+    Bursts,
+    Cohort,
+    Comparison,
+    Limits,
+    Outages,
+    Stragglers,
+    TimeModel,
+    compare,
+    describe,
+    recommend,
+    rehearse,
+    run,
+)
+from ownstep.engines.checkpoint import _digest
 from ownstep.engines.limits import local_steps, parse_budget, parse_wire
 from ownstep.engines.local.loop import _check_lengths, _close, digest
 from ownstep.engines.noise import floor, judge, middle, reseeded
@@ -249,7 +264,6 @@ def test_a_checkpoint_has_one_entry_per_round():
 
 
 def test_a_log_and_a_checkpoint_leave_nothing_out(tmp_path):
-    from ownstep.engines import Outages
     from ownstep.support.logs import RoundLog
 
     seen = []
@@ -286,3 +300,31 @@ def test_signals_of_others_are_left_alone():
         assert inside(True) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda missing: Bernoulli(0.5, missing), lambda missing: Cohort(2, missing),
+        lambda missing: Bursts(0.2, 0.5, missing), lambda missing: Stragglers(1.0, 2.0, missing),
+        lambda missing: Outages(((0, 1, None),), missing=missing),
+    ],
+)  # fmt: skip
+def test_every_rule_of_participation_knows_what_to_do_with_the_missing(make):
+    for known in ("rescale", "drop", "last"):
+        assert make(known).missing == known
+    with pytest.raises(InvalidInput, match="missing must be .*, got 'sometimes'"):
+        make("sometimes")
+
+
+def test_a_digest_is_of_every_tensor_name_and_shape():
+    """What a checkpoint's safetensors file is known by."""
+    one = {"a": np.arange(4.0), "b": np.ones(2)}
+    others = [
+        {"a": np.arange(4.0), "b": np.zeros(2)}, {"a": np.arange(4.0), "c": np.ones(2)}, {"a": np.arange(4.0)},
+        {"a": np.arange(4.0).reshape(2, 2), "b": np.ones(2)}, {"a": np.arange(4.0), "b": np.ones(2, np.float32)},
+    ]  # fmt: skip
+    assert len({digest(*tensors.values()) for tensors in [one, others[0], others[2]]}) == 3
+    found = {_digest("header", tensors) for tensors in [one, *others]} | {_digest("other", one)}
+    assert len(found) == 7
+    assert _digest("header", dict(reversed(one.items()))) in found  # in whatever order they lie
