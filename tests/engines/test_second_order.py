@@ -166,6 +166,27 @@ def test_a_spoilt_sketch_is_refused_the_site_named_and_the_run_goes_on(monkeypat
     assert re.search(said, away[0]["why"])
 
 
+@pytest.mark.parametrize("absurd", ["eigenvalue", "trace"])
+def test_more_curvature_than_the_site_s_own_constant_allows_is_not_believed(monkeypatch, absurd):
+    """Finite, orthonormal and of the right shape: only L_i, which the site told when it joined, speaks against it."""
+    problem, calls = make_logistic(), []
+
+    def pack(sketch):
+        calls.append(1)
+        numbers = pack_sketch(sketch)
+        if len(calls) % 3 == 2:  # the second of three sites
+            at = (0, -1) if absurd == "eigenvalue" else (-1, 0)
+            numbers[at] = 1e140
+        return numbers
+
+    monkeypatch.setattr(hessians, "pack_sketch", pack)
+    ours = fed.run(OwnCurvature(rank=2), DirectGrid(apps_of(problem)), 8, fed.Terms(3, deadline=2.0))
+    assert ours.value[-1] < ours.value[0] - 0.05
+    away = ours.settings["absences"]
+    assert {entry["site"] for entry in away} == {problem.names[1]}
+    assert re.search(r"1e\+140.*by its own L at most .*: not believed", away[0]["why"])
+
+
 def test_sketches_and_sums_survive_the_wire():
     rng = np.random.default_rng(0)
     x, base = rng.standard_normal(5), rng.standard_normal(5)

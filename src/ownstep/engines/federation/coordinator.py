@@ -258,6 +258,7 @@ class _Loop(Loop):
         L, c = float(self.roster.L[i]), abs(float(ask.mix[i]))
         if self.roster.kind in ("exact", "upper bound"):
             hessians.check_solution(ask, reply.extra, c, float(self.roster.mu[i]))
+            hessians.check_sketch(ask, reply.sketch, L)
         if ask.local is not None or not c or self.roster.sampled or self.roster.kind not in ("exact", "upper bound"):
             return
         length, tiny = norm(reply.vector) / c, float(np.sqrt(np.finfo(ask.x.dtype).eps))

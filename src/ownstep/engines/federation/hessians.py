@@ -200,6 +200,19 @@ def told(answer: Answer, ask: Ask, seen: Any, rule: str, share: float, rows: Arr
     return replace(answer, solved=found.solved, sketches=sketches)
 
 
+def check_sketch(ask: Ask, numbers: Array | None, L: float) -> None:
+    """Refuse a sketch with more curvature than the site's own L allows: no eigenvalue is above L, no trace above d L."""
+    if numbers is None:
+        return
+    sketch = unpack_sketch(numbers, ask, "its sketch")
+    largest, trace = float(sketch.values.max(initial=0.0)), float(np.nan_to_num(sketch.trace))
+    if max(largest, trace / len(ask.x)) > IMPLAUSIBLE * L:
+        raise InvalidInput(
+            f"its sketch has an eigenvalue of {largest:.3g} and a trace of {trace:.3g}, by its own L at most {L:.3g} "
+            f"and {len(ask.x) * L:.3g}: not believed"
+        )
+
+
 def check_solution(ask: Ask, extra: Array | None, c: float, mu: float) -> None:
     """Refuse a solution that a loss as curved as the site said its own is cannot have.
 
