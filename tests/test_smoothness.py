@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from ownstep import partition
 from ownstep.problems import BinaryLogistic, LeastSquares, MultinomialLogistic
 from ownstep.smoothness import auto, every_device, exact, lanczos, measure, sparse_blocks, spectrum, trace
-from ownstep.smoothness.lanczos import One, Stack, enclose, largest_eigenvalues
+from ownstep.smoothness.lanczos import One, Stack, enclose, largest_eigenvalues, tops_of_stack
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 from .conftest import make_logistic
@@ -52,7 +52,7 @@ def test_many_devices_at_once(features, large, empty, written, sparse, intercept
     monkeypatch.setattr(every_device, "LARGE", large)
     monkeypatch.setattr(every_device, "BATCH", 4000)
     monkeypatch.setattr(every_device, "LEAST", 1)
-    monkeypatch.setattr(every_device, "SIMILAR", 1)
+    monkeypatch.setattr(every_device, "SIMILAR", 2)
     monkeypatch.setattr(sparse_blocks, "CACHED", 8 * features)
     monkeypatch.setattr(sparse_blocks, "EMPTY", empty)  # 0: columns are numbered anew
     monkeypatch.setattr(sparse_blocks, "_worth_writing", lambda *_: written)
@@ -113,6 +113,24 @@ def test_lanczos_on_clustered_and_tiny_blocks(seed, laguerre, monkeypatch):
     some, most = slice(3, 9), sizes[3:9].max()
     few = largest_eigenvalues(Stack(blocks[some, :most, :most], sizes[some]), seed)
     np.testing.assert_allclose(few, top[some], rtol=1e-8)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 9])
+def test_small_matrices_by_householder_against_lapack(size):
+    """Zero matrices, zero rows, equal rows and scales 16 orders apart, in one stack."""
+    rng = np.random.default_rng(size)
+    A = rng.standard_normal((90, size, size + 2)) * 10.0 ** rng.integers(-8, 8, (90, 1, 1))
+    A[:9], A[9:30, -1], A[30:60, 1:] = 0, 0, A[30:60, :1]
+    G = A @ A.swapaxes(1, 2)
+    np.testing.assert_allclose(tops_of_stack(G), np.linalg.eigvalsh(G)[:, -1], rtol=1e-13, atol=1e-300)
+
+
+@pytest.mark.parametrize(("most", "groups"), [(1.26, [1, 2, 3, 3, 4, 5, 5, 5]), (10.0, [1] * 7 + [2]), (1.0, range(8))])
+def test_devices_of_like_size_are_worked_on_together(most, groups, monkeypatch):
+    monkeypatch.setattr(every_device, "SIMILAR", most)
+    counts = np.array([1, 2, 4, 5, 6, 9, 10, 11])
+    found = every_device._groups(counts[::-1])[::-1]
+    assert np.unique(found, return_inverse=True)[1].tolist() == np.unique(groups, return_inverse=True)[1].tolist()
 
 
 def test_lanczos_is_not_stopped_where_an_eigenvalue_may_still_be_missing(monkeypatch):

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ownstep.problems.linear.model import LinearModel
 from ownstep.problems.linear.second_order import gram
-from ownstep.smoothness.lanczos import FEW, Blocks, One, Stack, enclose, largest_eigenvalues
-from ownstep.smoothness.sparse_blocks import by_features, by_rows
+from ownstep.smoothness.lanczos import FEW, Blocks, One, Stack, enclose, largest_eigenvalues, tops_of_stack
+from ownstep.smoothness.sparse_blocks import by_features, by_rows, tiny_grams
 
 Array = NDArray[np.float64]
 
@@ -27,6 +27,9 @@ DENSE_LIMIT = 128
 
 GRAM_LIMIT = 1024
 """The same for many dense rows: forming it takes as long as some twenty products with them."""
+
+FEW_ROWS = 6
+"""Sparse rows up to which a device's Gram matrix is formed, by one product per row."""
 
 TINY = 16
 """Size up to which LAPACK finds all eigenvalues of a stack of Gram matrices."""
@@ -40,11 +43,11 @@ BATCH = 2**22
 LEAST = 2**19
 """The same, at least: below it most of the time goes into calls."""
 
-SIMILAR = 3
-"""Devices are worked on together where their numbers of rows differ by a factor of at most 2^(1/3)."""
+SIMILAR = 1.26
+"""Devices are worked on together where their numbers of rows differ by a factor of at most this."""
 
 
-PRODUCTS, POOLED = 28, 10
+PRODUCTS, POOLED = 24, 9
 """Products with all rows that a limited search may take, and how many of them for the L of f: each is as long as 0.7
 to 0.9 rounds of logistic regression."""
 
@@ -87,7 +90,8 @@ def tops(problem: LinearModel, search: Search) -> tuple[Array, float]:
         else:
             values[devices] = _batch(problem, devices, search)
 
-    if len(problem.table.blocks) == 1 and not search.limited:  # a pass takes one thread: another one has time
+    if len(problem.table.blocks) == 1:  # a pass takes one thread: another one has time
+        search.products = PRODUCTS - POOLED
         problem.table.share_out(measure, [None, *tasks])
     else:
         search.products = POOLED
@@ -116,12 +120,22 @@ def _batches(problem: LinearModel, sizes: NDArray[np.intp], devices: NDArray[np.
     """Devices that are worked on together: about as many rows each, and not too many numbers in all."""
     if not len(devices):
         return []
-    group = np.ceil(SIMILAR * np.log2(problem.counts[devices])).astype(int)
+    group = _groups(problem.counts[devices])
     order = np.argsort(group, kind="stable")
     devices, group = devices[order], group[order]
     most = min(BATCH, max(LEAST, int(sizes[devices].sum()) // 8))
     cut = (np.cumsum(sizes[devices]) - sizes[devices]) // most * 1024 + group
     return np.split(devices, np.flatnonzero(np.diff(cut)) + 1)
+
+
+def _groups(counts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The group of every device: in a group the largest number of rows is at most ``SIMILAR`` times the smallest."""
+    found, group = np.unique(counts, return_inverse=True)
+    of, first = np.zeros(len(found), int), found[0]
+    for at, count in enumerate(found[1:], start=1):
+        more = count > SIMILAR * first
+        of[at], first = of[at - 1] + more, count if more else first
+    return np.asarray(of[group.ravel()])
 
 
 def _batch(problem: LinearModel, devices: NDArray[np.intp], search: Search) -> Array | float:
@@ -145,8 +159,10 @@ def pooled_top(problem: LinearModel, search: Search) -> float:
         table.share_out(part, range(len(parts)))
         return float(np.linalg.eigvalsh(sum(parts) + np.diag(penalty))[-1])
 
+    factors = {block.start: problem.spread(scale, block) for block in table.blocks}
+
     def product(v: Array) -> Array:
-        return table.transposed(lambda z, block: z * problem.spread(scale, block), v) + penalty * v
+        return table.transposed(lambda z, block: z * factors[block.start], v) + penalty * v
 
     return float(search(One(product, problem.features))[0])
 
@@ -212,7 +228,9 @@ def _sparse_batch(problem: LinearModel, devices: NDArray[np.intp], search: Searc
     counts, scale = problem.counts[devices], problem.curvature / problem.counts[devices]
     rows = _rows(problem, devices)
     if not problem.intercept and counts.max() <= problem.features:
-        return search(by_rows(rows, counts)) * scale + problem.mu
+        tiny = counts.max() <= FEW_ROWS
+        tops = tops_of_stack(tiny_grams(rows, counts)) if tiny else search(by_rows(rows, counts))
+        return tops * scale + problem.mu
     found = by_features(rows, counts, scale, problem.penalty)
     # a feature that no row has curves by its penalty alone
     return np.maximum(search(found), np.where(found.sizes < problem.features, problem.mu, 0))

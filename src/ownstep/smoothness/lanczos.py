@@ -137,7 +137,7 @@ def enclose(H: Blocks, most: int, seed: int = 0) -> Enclosure:
     v /= np.sqrt(_dots(v, v))[:, None]
     before, work = np.zeros_like(v), np.empty_like(v)
     values, left = np.empty(len(v)), np.arange(len(v))  # and which of them the vectors belong to
-    unknown, often = np.ones(len(v), bool), 12 if len(v) <= FEW else 4  # LAPACK looks fast
+    unknown, often, every = np.ones(len(v), bool), *((12, 2) if len(v) <= FEW else (4, 3))  # LAPACK looks fast
     T: list[tuple[Array, Array]] = []
     beta, scale, look = np.zeros(len(v)), np.zeros(len(v)), 6
     for m in range(1, most + 1):
@@ -150,7 +150,7 @@ def enclose(H: Blocks, most: int, seed: int = 0) -> Enclosure:
         beta[(beta <= TOLERANCE / 4 * scale) | (m >= 2 * H.sizes)] = 0  # r is as small: T is all there is
         T.append((alpha, beta))
         if m >= min(look, most) or not beta[unknown].any():
-            look = m + max(2, m // often)
+            look = m + max(every, m // often)
             some = np.flatnonzero(unknown)
             values[left[some]], known = _tops(*np.array(T)[:, :, some].swapaxes(0, 1))
             unknown[some[known]] = False
@@ -167,6 +167,28 @@ def enclose(H: Blocks, most: int, seed: int = 0) -> Enclosure:
     upper, some, (alphas, betas) = values.copy(), left[unknown], np.array(T)[:, :, unknown].swapaxes(0, 1)
     upper[some] = _ceilings(alphas, betas, values[some], H.sizes[unknown])
     return Enclosure(values, upper)
+
+
+def tops_of_stack(G: Array) -> Array:
+    """The largest eigenvalue of many small symmetric matrices, from their tridiagonal forms by Householder's method.
+
+    Parameters
+    ----------
+    G : (count, m, m).
+    """
+    A, m = np.ascontiguousarray(np.moveaxis(G, 0, 2)), G.shape[1]
+    beta = np.zeros((m - 1, len(G)))
+    for j in range(m - 2):
+        v, rest = A[j + 1 :, j].copy(), A[j + 1 :, j + 1 :]
+        beta[j] = np.sqrt((v * v).sum(axis=0))
+        v[0] += np.copysign(beta[j], v[0])
+        square = (v * v).sum(axis=0)
+        p = np.einsum("abk,bk->ak", rest, v) * (2 / np.where(square > 0, square, 1))
+        p -= (p * v).sum(axis=0) / np.where(square > 0, square, 1) * v
+        rest -= v[:, None] * p + p[:, None] * v
+    if m > 1:
+        beta[-1] = A[-1, -2]
+    return _many(np.array(np.diagonal(A).T), np.abs(beta))[0]
 
 
 def _ceilings(alpha: Array, beta: Array, top: Array, sizes: NDArray[np.intp]) -> Array:

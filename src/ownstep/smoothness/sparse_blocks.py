@@ -25,8 +25,14 @@ EMPTY = 16
 CACHED = 2**17
 """Numbers of B^T u that fit the L2 cache."""
 
-STEPS = 25
+SAMPLED = 7
+"""Every so manieth stored number is looked at to guess how many features two rows share."""
+
+STEPS = 15
 """Products that a matrix is expected to take, where it has as many rows."""
+
+FORMING = 50
+"""What a stored number costs in SciPy's product of two sparse matrices, and before it: see below."""
 
 
 class Rows(Blocks):
@@ -88,6 +94,15 @@ def by_rows(rows: Any, counts: NDArray[np.intp]) -> Blocks:
     return Gram(_written(B, len(counts)), counts) if _worth_writing(rows, counts, B.shape[1]) else Rows(B, counts)
 
 
+def tiny_grams(rows: Any, counts: NDArray[np.intp]) -> Array:
+    """A_i A_i^T of consecutive devices with so few rows, dense: as many products as the largest has rows."""
+    B, height = Rows(_banded(rows, counts)[0], counts), int(counts.max())
+    G = np.empty((len(counts), height, height))
+    for j, unit in enumerate(np.eye(height)):
+        G[:, :, j] = B @ np.broadcast_to(unit, (len(counts), height))
+    return G
+
+
 def _in_cache(B: Any, count: int, columns: int) -> list[tuple[slice, Any]]:
     """(some devices, their part of B), with so many columns at a time."""
     step = max(1, columns // (B.shape[1] // count))
@@ -106,12 +121,15 @@ def _written(B: Any, count: int) -> Any:
 
 
 def _worth_writing(rows: Any, counts: NDArray[np.intp], columns: int) -> bool:
-    """Is forming every A_i A_i^T, and one product with it per step, less work than two with the rows?"""
-    common = float(np.sum((np.bincount(rows.indices) / rows.shape[0]) ** 2))  # features that two rows share
+    """Is forming every A_i A_i^T, and one product with it per step, less work than two with the rows?
+
+    In units of 0.6 ns: what SciPy takes for a number in a product. Zeros for B^T u are half a unit each.
+    """
+    some = rows.indices[::SAMPLED]
+    common = float(np.sum((SAMPLED * np.bincount(some) / rows.shape[0]) ** 2))  # features that two rows share
     written = float(np.sum(counts.astype(float) ** 2)) * min(1.0, common) + rows.shape[0]
     steps = min(STEPS, int(counts.max()))
-    forming = 4 * rows.nnz + columns + 4 * written
-    return bool(forming + steps * written < steps * (2 * rows.nnz + columns / 8))
+    return bool(FORMING * rows.nnz + steps * written < steps * (2 * rows.nnz + columns / 2))
 
 
 def by_features(rows: Any, counts: NDArray[np.intp], scale: Array, penalty: Array) -> Blocks:

@@ -46,14 +46,14 @@ def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
 
 
 def auto(problem: LinearModel, seed: int = 0) -> Smoothness:
-    """Like ``exact``, but a large table takes at most the time of 25 rounds: upper bounds where that is too short.
+    """Like ``exact``, but it takes about the time of 25 rounds at most: upper bounds where that is too short.
 
-    Lanczos stops after 28 products, at most 10 of them for L. Where an eigenvalue is not known by then, an
+    Lanczos stops after 24 products, at most 9 of them for L. Where an eigenvalue is not known by then, an
     upper bound takes its place, which holds with a probability of 99.9 %. ``how`` says how far it may be above the
-    eigenvalue. Tables of at most 2^20 stored numbers are measured exactly.
+    eigenvalue. Tables of at most 2^20 stored numbers on at most 128 devices are measured exactly.
     """
     _require_linear(problem)
-    if problem.table.size * problem.outputs <= SMALL:
+    if problem.table.size * problem.outputs <= SMALL and len(problem.counts) <= FEW_DEVICES:
         return exact(problem, seed)
     search = Search(seed, limited=True)
     values, pooled = tops(problem, search)

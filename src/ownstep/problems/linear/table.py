@@ -28,8 +28,11 @@ Pointwise = Callable[..., Any]
 BLOCK_BYTES = 2**22
 """Of one block of dense rows: still in the L3 cache when the transposed product reads it again."""
 
-BLOCK_ENTRIES = 2**18
-"""Of one block of sparse rows: still in the cache then, few enough calls of SciPy, and enough blocks to share out."""
+BLOCK_ENTRIES = 2**19
+"""Of one block of sparse rows: still in the cache then, and few enough calls of SciPy."""
+
+SHARED = 4
+"""The number of sparse blocks is a multiple of it, so that few threads get equally many."""
 
 ENTRIES_PER_FEATURE = 8
 """Of one block of sparse rows, at least: a block adds a vector as long as there are features."""
@@ -247,6 +250,6 @@ class SparseTable(Table):
         return rows.T if self.A.shape[1] <= SCATTER else sp.csr_array(rows.T)
 
     def _cut(self) -> list[slice]:
-        count = max(2, self.size // max(BLOCK_ENTRIES, ENTRIES_PER_FEATURE * self.A.shape[1]))
+        count = SHARED * max(1, round(self.size / SHARED / max(BLOCK_ENTRIES, ENTRIES_PER_FEATURE * self.A.shape[1])))
         cuts = np.searchsorted(self.A.indptr, np.linspace(0, self.size, count + 1)[1:-1])
         return [slice(int(a), int(b)) for a, b in pairwise(np.unique([0, *cuts, self.A.shape[0]]))]
