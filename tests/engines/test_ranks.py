@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 import signal
 import threading
@@ -95,13 +94,23 @@ def test_a_rank_of_many_features_finds_the_pooled_constant_without_a_matrix(monk
 
 
 def test_a_run_on_a_cluster_takes_what_a_run_takes():
-    """The two lists of parameters stand where they are read; one more here, and no other default."""
-    here, there = (inspect.signature(kind.run).parameters for kind in (local, cluster))
-    assert [name for name in there if name != "measure_every"] == list(here)
-    for name, parameter in here.items():
-        assert parameter.default == there[name].default
-        assert parameter.kind == there[name].kind
-        assert name == "problem" or parameter.annotation == there[name].annotation
+    """Every option has its effect there too, and a word that no run knows is refused as by Python itself."""
+    problem = make_least_squares(devices=6)
+    devices, x0, points = local.describe(problem, "trace").devices, np.arange(4.0), []
+    for options in (
+        {"smoothness": "trace"}, {"devices": devices}, {"x0": x0}, {"participation": Bernoulli(0.5, seed=3)},
+        {"target": 1.9}, {"gradient_tolerance": 0.5}, {"name": "mine"}, {"measure_gradient": True},
+        {"limits": Limits(patience=1)}, {"observe": lambda k, x: points.append((k, *x))},
+    ):  # fmt: skip
+        there, *_ = on_ranks(3, lambda ranks, given=options: cluster.run(OwnStep(), shared(ranks, problem), 9, **given))
+        here = local.run(OwnStep(), problem, 9, **options)
+        for column in ("value", "gradient_norm"):
+            np.testing.assert_allclose(getattr(there, column), getattr(here, column), rtol=1e-9, err_msg=str(options))
+        assert (there.name, there.stopped) == (here.name, here.stopped)
+    assert {k for k, *_ in points} == set(range(10))
+    assert len(points) == 40  # by three ranks, and here
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tagret'"):
+        on_ranks(3, lambda ranks: cluster.run(OwnStep(), shared(ranks, problem), 9, tagret=1.0))
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,9 @@ def check_run(
     checkpoint: Any = None,
     observe: Any = None,
     limits: Any = None,
+    **_: Any,
 ) -> None:
-    """Refuse arguments that no run can use; each message quotes the value and says what is allowed."""
+    """Refuse arguments of ``run`` that no run can use; each message quotes the value and says what is allowed."""
     check_method(method)
     whole_number("rounds", rounds, 0)
     whole_number("seed", seed, 0)

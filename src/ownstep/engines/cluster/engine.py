@@ -10,11 +10,13 @@ keep each on its rank and exchange with neighbours only. Start one process per r
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,20 +28,16 @@ from ownstep.engines.cluster.answering import SharedAnswering
 from ownstep.engines.cluster.ranks import DEADLINE, Ranks
 from ownstep.engines.cluster.rows import Rows, gather, scatter
 from ownstep.engines.cluster.shared import Shared
-from ownstep.engines.limits import Limits
 from ownstep.engines.local.answering import Answered
 from ownstep.engines.local.engine import first_point, settle
+from ownstep.engines.local.engine import run as local_run
 from ownstep.engines.local.loop import Loop, digest
-from ownstep.engines.participation import Participation
 from ownstep.engines.saving import Saver, go_on
 from ownstep.history import History
 from ownstep.methods import Ask, Method
-from ownstep.plan import Devices
 from ownstep.problems.base import Problem
-from ownstep.smoothness import Smoothness
 from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput
-from ownstep.support.logs import RoundLog
 from ownstep.support.progress import Bar
 from ownstep.support.threads import calm_blas
 from ownstep.support.vectors import like, small_enough, to_numpy
@@ -114,33 +112,19 @@ def run(
     problem: Problem | Shared,
     rounds: int,
     *,
-    smoothness: Smoothness | str = "auto",
-    devices: Devices | None = None,
-    x0: Any = None,
-    participation: Participation | None = None,
-    target: float | None = None,
-    gradient_tolerance: float | None = None,
-    checkpoint: str | Path | None = None,
-    progress: bool | None = None,
-    name: str | None = None,
-    measure_gradient: bool = False,
-    seed: int = 0,
-    search_target: float | None = None,
-    observe: Callable[[int, Any], None] | None = None,
     measure_every: int = 1,
-    limits: Limits | None = None,
-    log: RoundLog | None = None,
+    **options: Any,
 ) -> History:
     """Run a method on the devices of all ranks; every rank calls this with the same arguments but its own problem.
 
-    Parameters are those of :func:`ownstep.engines.run`, and these:
-
+    Parameters
+    ----------
     problem : this rank's own devices, or what :func:`share` or :func:`deal` made of them.
-    checkpoint : written by rank 0, in the same format as by the local engine: whole, and independent of the number
-        of ranks. The newest one that any rank finds under this name is the one all go on from.
-    limits : as everywhere; a budget of seconds needs a wire here, as the ranks' clocks differ.
     measure_every : rounds between two measurements of f(x^k), where they take more than the method itself asks for
         (Nesterov's method, and those without a server); in between, the history has nan.
+    options : those of :func:`ownstep.engines.run`. A ``checkpoint`` is written by rank 0, in the same format as by the
+        local engine: whole, and independent of the number of ranks. The newest one that any rank finds under this name
+        is the one all go on from. ``limits`` of seconds need a wire here, as the ranks' clocks differ.
 
     Returns
     -------
@@ -149,31 +133,31 @@ def run(
     """
     whole_number("measure_every", measure_every, 1)
     shared = problem if isinstance(problem, Shared) else share(problem)
-    check_run(
-        method, shared, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
-        gradient_tolerance=gradient_tolerance, smoothness=smoothness, checkpoint=checkpoint, observe=observe,
-        limits=limits,
-    )  # fmt: skip
+    bound = inspect.signature(local_run).bind(method, shared, rounds, **options)
+    bound.apply_defaults()
+    given = SimpleNamespace(**bound.arguments)
+    check_run(**bound.arguments)
+    limits, target, gradient_tolerance = given.limits, given.target, given.gradient_tolerance
     if limits is not None and limits.seconds is not None and limits.wire is None:
         raise InvalidInput(
             f"a budget of {limits.seconds:g} s on a cluster needs a wire: every rank's clock says something else"
         )
     ranks = shared.ranks
-    progress = progress if ranks.rank == 0 else False
+    progress = given.progress if ranks.rank == 0 else False
     with ranks.listening():
         method, devices, tuning = settle(
-            method, shared, rounds, smoothness, devices, x0=x0,
-            target=target if search_target is None else search_target, participation=participation, seed=seed,
-            progress=progress,
+            method, shared, rounds, given.smoothness, given.devices, x0=given.x0,
+            target=target if given.search_target is None else given.search_target,
+            participation=given.participation, seed=given.seed, progress=progress,
         )  # fmt: skip
         extra = {"engine": "cluster", "ranks": ranks.size, "backend": ranks.backend} | tuning
-        start = first_point(shared, x0)
-        measured = measure_gradient or gradient_tolerance is not None
-        loop = _Loop(method, shared, devices, start, participation, name or repr(method), extra, measured)
+        start = first_point(shared, given.x0)
+        measured = given.measure_gradient or gradient_tolerance is not None
+        loop = _Loop(method, shared, devices, start, given.participation, given.name or repr(method), extra, measured)
         loop.every, loop.last, loop.limits = measure_every, rounds, limits
-        loop.log = log if ranks.rank == 0 else None
+        loop.log = given.log if ranks.rank == 0 else None
         loop.check_agreement(rounds, target, gradient_tolerance, repr(limits))
-        path = None if checkpoint is None else Path(checkpoint)
+        path = None if given.checkpoint is None else Path(given.checkpoint)
         with ExitStack() as held:
             # Rank 0 alone writes, so it alone holds the file.
             saver = Saver(path if ranks.rank == 0 else None)
@@ -183,7 +167,7 @@ def run(
                 if loop.k > rounds:
                     raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(path)!r} already has {loop.k}")
             with calm_blas(shared.work), Bar(loop.name, rounds, progress) as bar:
-                loop.drive(path, saver, bar, target, gradient_tolerance, observe)
+                loop.drive(path, saver, bar, target, gradient_tolerance, given.observe)
             loop.write(path, saver)
         return loop.history()
 

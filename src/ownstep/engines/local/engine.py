@@ -90,11 +90,7 @@ def run(
     -------
     History. A run that meets NaN, diverges, or is interrupted still returns one: ``stopped`` says why.
     """
-    check_run(
-        method, problem, rounds, devices=devices, participation=participation, target=target, seed=seed, x0=x0,
-        gradient_tolerance=gradient_tolerance, smoothness=smoothness, checkpoint=checkpoint, observe=observe,
-        limits=limits,
-    )  # fmt: skip
+    check_run(**locals())
     method, devices, tuning = settle(
         method, problem, rounds, smoothness, devices, x0=x0, target=target if search_target is None else search_target,
         participation=participation, seed=seed, progress=progress,
