@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xdist.plugin
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadGroupScheduling
 
 from ownstep import partition
 from ownstep.data import fetch
@@ -33,7 +35,7 @@ SLOW = {
         "agreement", "commands", "exact", "forgeries", "network_units", "networks", "polish", "random", "statements",
         "tune", "tune_networks", "units",
     ],
-    "report": ["browser"],
+    "report": ["browser", "explorer"],
     "tests": ["cli", "documentation", "package", "release", "seeds"],
     "torture": ["torture"],
 }  # fmt: skip
@@ -47,9 +49,39 @@ DEAR = {"designs": "designs", "figures": "figures", "browser": "report", "own_re
 """Fixtures that take seconds, and the group of the tests that use them: one worker makes them, not each of them."""
 
 
+CHAIN = "processes"
+"""The group of the tests that start Flower or torchrun: one after the other, and half their time is waiting."""
+
+
+class BesideTheChain(LoadGroupScheduling):
+    """Of three workers or more the chain is all that one does, so that there may be one more than there are cores."""
+
+    def _reschedule(self, node):
+        work = self.assigned_work[node]
+        if set(work) != {CHAIN} or self.numnodes < 3:
+            super()._reschedule(node)
+        elif self._pending_of(work) <= 2 and not node.shutting_down:  # a worker runs its last test when told so
+            node.shutdown()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return BesideTheChain(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """One per core, and one for the chain, which the fast tests leave out."""
+    return xdist.plugin.pytest_xdist_auto_num_workers(config) + ("not slow" not in config.option.markexpr)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: not item.name.startswith(LONGEST))
+    def late(item):
+        group = item.get_closest_marker("xdist_group")
+        return group is None or CHAIN not in group.args, not item.name.startswith(LONGEST)
+
+    items.sort(key=late)
     for item in items:
         dear = sorted(DEAR[name] for name in DEAR.keys() & set(getattr(item, "fixturenames", ())))
         if dear and not item.get_closest_marker("xdist_group"):

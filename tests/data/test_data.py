@@ -221,6 +221,7 @@ def test_every_source_is_described_and_addressed():
             assert all(url.startswith(("https://", "http://")) for url in remote.urls)
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 @needs("w8a")
 def test_w8a_as_its_authors_describe_it():
@@ -232,6 +233,7 @@ def test_w8a_as_its_authors_describe_it():
     assert set(np.unique(loaded.rows.data)) == {1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 @needs("mnist")
 def test_mnist_as_its_authors_describe_it():
@@ -244,6 +246,7 @@ def test_mnist_as_its_authors_describe_it():
     assert (rows.min(), rows.max()) == (0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 @needs("cifar10")
 def test_cifar10_as_its_authors_describe_it():
@@ -255,6 +258,7 @@ def test_cifar10_as_its_authors_describe_it():
     np.testing.assert_allclose(means, [0.49139968, 0.48215841, 0.44653091], atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 @needs("sst2")
 def test_sst2_as_its_authors_describe_it():

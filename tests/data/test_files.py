@@ -487,6 +487,7 @@ def test_the_hospitals_files_read_as_a_folder_give_the_dataset():
     np.testing.assert_array_equal(mine.rows[:, order], loaded.rows[:, :10])
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 @needs("sst2")
 def test_sst2_as_word_weights():

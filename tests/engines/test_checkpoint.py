@@ -195,6 +195,7 @@ except OwnstepError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits of POSIX")
 @pytest.mark.parametrize("limit", [0, 1000, 5000])
 def test_a_full_disk_is_named_and_leaves_the_old_files_and_no_rest(tmp_path, limit):

@@ -331,6 +331,7 @@ def test_on_mini_batches_both_gradients_are_of_the_same_batch():
     assert math.isnan(seen.previous)
 
 
+@pytest.mark.slow
 def test_it_learns_from_mini_batches():
     torch = pytest.importorskip("torch")
     from ownstep.problems import Network, PerDevice

@@ -205,6 +205,7 @@ def flower_new(name, options, x0, sizes, client_moves):
     return np.array(points)
 
 
+@pytest.mark.slow
 def test_fedavgm_with_one_local_step_is_torch_s_sgd_with_momentum():
     torch = pytest.importorskip("torch")
     problem, step = make_logistic(), 0.3

@@ -61,6 +61,7 @@ def test_shrunk_switches_at_its_share():
         Shrunk(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("momentum", "switch", "rstar", "known"),
     [("nesterov", 8, 0.1, 0.00079), ("nesterov", 3, 0.3, 0.00185), ("item", 5, 0.1, 1.5e-5)],

@@ -93,6 +93,7 @@ def test_each_device_at_a_point_of_its_own(chunk, blocks):
         made.each(points[:4])
 
 
+@pytest.mark.slow
 def test_one_device_is_torch_sgd():
     x, y = data()
     made = Network(mlp(4, 3, 6).double(), x, y)
@@ -268,6 +269,7 @@ def test_without_torch_the_error_names_the_extra():
     assert "pip install 'ownstep[torch]'" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_package_does_not_bring_torch_in():
     code = "import ownstep, ownstep.cli, sys; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -147,6 +147,7 @@ def test_grad_scaler_skips_what_overflowed():
         assert torch.allclose(a, b, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_trains_alike():
     made = problem(2)
     model, plain = mlp(4, 3, 6).double(), mlp(4, 3, 6).double()

@@ -74,6 +74,7 @@ def test_rows_that_stay_in_place_give_what_sorted_rows_give(kind, intercept, mon
         np.testing.assert_allclose(exact(place).values, exact(made).values, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory as Linux does")
 def test_a_table_larger_than_the_memory_allowed(tmp_path):
     """384 MB of rows in a process that may hold 128 MB more than it has after its imports."""

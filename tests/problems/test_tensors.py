@@ -101,6 +101,7 @@ def test_what_cannot_be_used_is_refused():
         made.mix(made.x0(), np.ones(2))
 
 
+@pytest.mark.slow
 def test_a_run_needs_neither_scipy_nor_scikit_learn():
     script = """
 import sys

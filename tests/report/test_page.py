@@ -127,6 +127,7 @@ def test_no_results_at_all_is_the_caller_s_mistake(tmp_path):
     assert "no result yet" in Path(tmp_path / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_repository_s_page_is_light_and_says_what_was_found(own_results, own_page):
     """The numbers of the first screen, counted a second way from the files."""
     found, html = own_results, own_page
