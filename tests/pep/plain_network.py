@@ -51,7 +51,8 @@ def mean(X):
 class Plain:
     """Collects the conditions of one worst case."""
 
-    def __init__(self, L, mu, weights, rstar, lo, hi, each_round=False, gstar=None):
+    def __init__(self, L, mu, weights, rstar, lo, hi, each_round=False, gstar=None, steep=None):
+        self.steep = steep
         self.L, self.mu, self.w, self.N = L, mu, weights, len(L)
         self.lo, self.hi, self.each_round = lo, hi, each_round
         self.space, self.gap = Space(), []
@@ -138,6 +139,11 @@ class Plain:
             rules = []
             for i, found in enumerate(self.triples):
                 ratio = self.mu[i] / self.L[i]
+                if self.steep is not None:  # convex, with subgradients at most so long
+                    rules += [inner(g, g) <= self.steep[i] ** 2 for _, g, _ in found if g]
+                    for (x, _, f), (y, h, e) in itertools.permutations(found, 2):
+                        rules.append(F[f] - F[e] >= inner(h, add((1, x), (-1, y))))
+                    continue
                 for (x, g, f), (y, h, e) in itertools.permutations(found, 2):
                     dx, dg = add((1, x), (-1, y)), add((1, g), (-1, h))
                     square = inner(dg, dg) / self.L[i] + self.mu[i] * inner(dx, dx) - 2 * ratio * inner(dg, dx)
@@ -236,10 +242,25 @@ def rounds_of(name, order, p, X, steps, rounds):
 
 
 def worst_case(
-    name, order, L, mu, weights, steps, rounds, r0, rstar, metric, lo, hi, each_round=False, points="same", gstar=None
+    name,
+    order,
+    L,
+    mu,
+    weights,
+    steps,
+    rounds,
+    r0,
+    rstar,
+    metric,
+    lo,
+    hi,
+    each_round=False,
+    points="same",
+    gstar=None,
+    steep=None,
 ):
     """The worst case over the spectral class with every device kept apart."""
-    p = Plain(L, mu, weights, rstar, lo, hi, each_round, gstar)
+    p = Plain(L, mu, weights, rstar, lo, hi, each_round, gstar, steep)
     if points == "same":
         x0 = p.space.new()
         X = [x0] * p.N

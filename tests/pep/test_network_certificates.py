@@ -15,8 +15,9 @@ import pytest
 from ownstep import Never, OwnStep, pep
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracking, Mixing, Scaffold
 from ownstep.pep.networks.network_bound import question
-from ownstep.pep.networks.network_proof import differences_of, restate_network
+from ownstep.pep.networks.network_proof import restate_network
 from ownstep.pep.proof import check_network
+from ownstep.pep.proof.compare_statements import differences_of
 from tests.pep.leaving_out import forge
 
 ALIKE = pep.repeated([1.0], 0.1, [2])

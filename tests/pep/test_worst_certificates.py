@@ -14,8 +14,9 @@ import pytest
 from ownstep import Bernoulli, Cohort, Never, OwnStep, pep
 from ownstep.methods import EXTRA, NIDS, DecentralisedGD, FedAvg, GradientTracking, Mixing
 from ownstep.pep.networks.network_bound import question
-from ownstep.pep.networks.network_proof import differences_of, restate_network
+from ownstep.pep.networks.network_proof import restate_network
 from ownstep.pep.proof import check_network, check_worst
+from ownstep.pep.proof.compare_statements import differences_of
 from ownstep.support.errors import OwnstepError
 from tests.pep.leaving_out import Checker, forge, let_through, verdict
 

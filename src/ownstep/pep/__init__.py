@@ -6,7 +6,7 @@ every number of rounds. May import from plan and methods.
 """
 
 from ownstep.pep.bound import Bound, curve, worst_case
-from ownstep.pep.conditions.classes import METRICS, interpolation_gaps, repeated
+from ownstep.pep.conditions.classes import METRICS, Lipschitz, interpolation_gaps, lipschitz, repeated
 from ownstep.pep.design.tune import Tuned, rivals, tune
 from ownstep.pep.design.tune_networks import NETWORK_WHAT, TunedNetwork, tune_network
 from ownstep.pep.networks.instances.replay import NetworkInstance
@@ -31,6 +31,7 @@ __all__ = [
     "Certified",
     "Instance",
     "Interpolant",
+    "Lipschitz",
     "LocalLoss",
     "Neighbourhood",
     "NetworkBound",
@@ -43,6 +44,7 @@ __all__ = [
     "TunedNetwork",
     "curve",
     "interpolation_gaps",
+    "lipschitz",
     "neighbourhood",
     "rate",
     "repeated",

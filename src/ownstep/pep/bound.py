@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ownstep.methods.base import Method
 from ownstep.methods.gossip.peers import Peers
-from ownstep.pep.conditions.classes import check
+from ownstep.pep.conditions.classes import Lipschitz, check, check_smooth
 from ownstep.pep.few_kinds import Few, enclose, on_line
 from ownstep.pep.proof.certificate import Certificate, Proof, certificate
 from ownstep.pep.proof.certify import Certified, Evidence, called, certify
@@ -124,7 +124,7 @@ class Bound:
 
 def worst_case(
     method: Method,
-    devices: Devices,
+    devices: Devices | Lipschitz,
     rounds: int,
     r0: float = 1.0,
     rstar: float = 0.0,
@@ -151,7 +151,8 @@ def worst_case(
     ----------
     method : any linear method of this library: OwnStep with At(k) or Never(), GD, Nesterov, HeavyBall, ...
     devices : w_i, L_i and mu_i; devices that are alike cost nothing. Many that all differ are enclosed by a few kinds
-        (:mod:`ownstep.pep.trace.kinds`): the ends then stay apart, and ``Bound.kinds`` says so.
+        (:mod:`ownstep.pep.trace.kinds`): the ends then stay apart, and ``Bound.kinds`` says so. Losses that are only
+        convex, with bounded subgradients, are :func:`ownstep.pep.lipschitz`.
     rounds : K.
     r0, rstar : R_0 and R_*; ``rstar`` may be 0 (all devices agree on x*) or ``math.inf``.
     metric : ``"value"``, ``"distance"`` or ``"gradient"``: see :data:`ownstep.pep.METRICS`.
@@ -173,7 +174,8 @@ def worst_case(
     OwnstepError : when the solver fails, or nothing is proved before patience ends.
     """
     check_effort(effort, patience)
-    if network is not None or start is not None or schedule is not None or works_locally(method, devices):
+    wanted = network is not None or start is not None or schedule is not None
+    if wanted or isinstance(devices, Lipschitz) or works_locally(method, devices):
         from ownstep.pep.networks import network_bound as wide
 
         asked = wide.question(method, devices, rounds, r0, rstar, metric, network, start, schedule, missing)
@@ -209,6 +211,7 @@ def curve(
     The method is traced once, and each K starts from the interpolation conditions the one before it needed; ``effort``
     and ``patience`` are those of each K.
     """
+    check_smooth(devices, "a curve")
     check(rounds, r0, rstar, metric)
     check_effort(effort, patience)
     path = trace(method, devices, int(rounds))

@@ -130,9 +130,10 @@ def _compared(data: Any, meant: Meant) -> list[str]:
     """In what the statement differs from the one that the setting makes."""
     from ownstep.methods.gossip.peers import Peers
     from ownstep.pep.networks.network_bound import question
-    from ownstep.pep.networks.network_proof import differences_of, restate_network
-    from ownstep.pep.proof import check_network, check_rate, check_worst
+    from ownstep.pep.networks.network_proof import restate_network
+    from ownstep.pep.proof import check_network, check_rate, check_subgradients, check_worst
     from ownstep.pep.proof.certify import differences, restate
+    from ownstep.pep.proof.compare_statements import differences_of
     from ownstep.pep.rates.rate_proof import restate_rate
     from ownstep.pep.trace.symbolic import works_locally
 
@@ -143,7 +144,7 @@ def _compared(data: Any, meant: Meant) -> list[str]:
         return differences_of(statement, restate_rate(meant.method, meant.devices, meant.network))
     apart = meant.network is not None or isinstance(meant.method, Peers)
     wide = apart or works_locally(meant.method, meant.devices)
-    if wide != (data["format"] in (check_network.FORMAT, *check_worst.CHECKS)):
+    if wide != (data["format"] in (check_network.FORMAT, check_subgradients.FORMAT, *check_worst.CHECKS)):
         kinds = ("over networks or with local steps", "with a server and no local steps")
         mine, asked = kinds if not wide else kinds[::-1]
         return [f"the proof is of a method {mine}, one {asked} was asked"]
@@ -156,12 +157,12 @@ def _compared(data: Any, meant: Meant) -> list[str]:
 def _proved(certificate: Path) -> tuple[Any, Fraction, str]:
     """The certificate, the bound that the checker of its format accepts, and what it states."""
     from ownstep.pep.proof import check as check_server
-    from ownstep.pep.proof import check_network, check_rate, check_worst
+    from ownstep.pep.proof import check_network, check_rate, check_subgradients, check_worst
 
     try:
         data = check_server.read(str(certificate))
         form = data.get("format") if isinstance(data, dict) else None
-        others: dict[Any, Any] = {one.FORMAT: one for one in (check_network, check_rate)}
+        others: dict[Any, Any] = {one.FORMAT: one for one in (check_network, check_rate, check_subgradients)}
         others |= dict.fromkeys(check_worst.CHECKS, check_worst)
         checker = others.get(form, check_server)
         return data, checker.check(data), checker.describe(data)

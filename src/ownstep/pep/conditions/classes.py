@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +37,49 @@ METRICS = {
     "distance": "||x^K - x*||^2",
     "gradient": "||grad f(x^K)||^2",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Lipschitz:
+    """Devices whose losses are convex, with subgradients at most ``bounds`` long; nothing is known of their curvature.
+
+    A method may be told any subgradient, and its steps must be numbers: there is no L to go by.
+
+    Parameters
+    ----------
+    weights, bounds : w_i and B_i, one entry per device.
+    """
+
+    weights: Array
+    bounds: Array
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    def at_length(self, length: float) -> Devices:
+        """Devices whose L = B_i / length says how large things are; as a smoothness constant it means nothing."""
+        return Devices(self.weights, self.bounds / length)
+
+
+def check_smooth(devices: Devices | Lipschitz, what: str) -> None:
+    """Refuse losses without a smoothness constant."""
+    if isinstance(devices, Lipschitz):
+        raise InvalidInput(f"{what} needs smooth losses: give devices with L, not with bounds on subgradients")
+
+
+def lipschitz(bounds: ArrayLike, counts: Sequence[int] | None = None, weights: ArrayLike | None = None) -> Lipschitz:
+    """Devices given by kind: ``counts[j]`` with convex losses whose subgradients are at most ``bounds[j]`` long.
+
+    Parameters
+    ----------
+    bounds : one entry per kind.
+    counts, weights : as for :func:`repeated`.
+    """
+    given = np.atleast_1d(np.asarray(bounds, float))
+    if not (np.isfinite(given) & (given > 0)).all():
+        raise InvalidInput(f"bounds on subgradients must be positive and finite, got {given.tolist()}")
+    devices = repeated(given, 0.0, counts, weights)
+    return Lipschitz(devices.weights, devices.L)
 
 
 def check(rounds: int, r0: float, rstar: float, metric: str) -> None:

@@ -19,7 +19,7 @@ from scipy.optimize import minimize_scalar
 from ownstep.methods import GD, ITEM, OGM, At, Method, Nesterov, OwnStep
 from ownstep.methods.own.schedule import Schedule
 from ownstep.pep.bound import Bound, check_effort, worst_case
-from ownstep.pep.conditions.classes import check
+from ownstep.pep.conditions.classes import check, check_smooth
 from ownstep.pep.design.composed import composed_steps
 from ownstep.pep.design.family import Design, Point, descend, kinds
 from ownstep.pep.trace.symbolic import trace
@@ -120,6 +120,7 @@ def tune(
     InvalidInput : for arguments out of range.
     OwnstepError : when the solver fails at every start.
     """
+    check_smooth(devices, "a design")
     check(rounds, r0, rstar, metric)
     if rounds < 1 or not np.isfinite(rstar):
         raise InvalidInput(f"a design needs at least one round and a finite rstar, got rounds={rounds}, rstar={rstar}")

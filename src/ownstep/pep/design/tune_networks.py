@@ -21,6 +21,7 @@ from scipy.optimize import minimize
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.gossip.peers import Peers
 from ownstep.pep.bound import Bound, check_effort, worst_case
+from ownstep.pep.conditions.classes import check_smooth
 from ownstep.pep.networks.kind_vectors import Kinds
 from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.network_enclosure import upper
@@ -128,6 +129,7 @@ def tune_network(
     >>> bool(found.bound.upper < pep.worst_case(DecentralisedGD(), devices, 2, network=found.network).upper)
     True
     """
+    check_smooth(devices, "a design")
     if not isinstance(method, Peers):
         raise InvalidInput(f"{type(method).__name__} works without a network: use tune")
     if what not in NETWORK_WHAT:

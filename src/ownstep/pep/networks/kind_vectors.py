@@ -41,6 +41,7 @@ class Kinds:
     twins : whether members may differ from their kind's mean.
     unit : what one unit of curvature stands for where the method counts, see :mod:`ownstep.pep.trace.units`. Gradients
         are told to the method so many times as large as they are here.
+    smooth : False for losses that are only convex: L then says no more than how large things are.
     """
 
     index: NDArray[np.int64]
@@ -50,6 +51,7 @@ class Kinds:
     L: Array
     twins: NDArray[np.bool_]
     unit: float = 1.0
+    smooth: bool = True
 
     def __len__(self) -> int:
         return len(self.counts)

@@ -8,21 +8,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.methods.base import Method
 from ownstep.pep.bound import Bound
-from ownstep.pep.conditions.classes import check
+from ownstep.pep.conditions.classes import Lipschitz, check
 from ownstep.pep.networks.expectation import check_chance
 from ownstep.pep.networks.instances.lower_search import Search, not_above
 from ownstep.pep.networks.instances.replay import NetworkInstance, carried
+from ownstep.pep.networks.kind_vectors import Kinds
 from ownstep.pep.networks.network_enclosure import Upper, upper
-from ownstep.pep.networks.network_trace import check_schedule
-from ownstep.pep.networks.question import NETWORK_METRICS, Question, Start, canonical_question, check_question
+from ownstep.pep.networks.network_trace import check_schedule, follow
+from ownstep.pep.networks.question import (
+    NETWORK_METRICS,
+    Question,
+    Start,
+    canonical_question,
+    check_question,
+    marks_of,
+)
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certificate import Certificate
 from ownstep.pep.proof.certify import Certified
+from ownstep.pep.trace.units import measured, power
 from ownstep.plan import Devices
-from ownstep.support.errors import OwnstepError, unknown_name
+from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 
 NECESSARY = "the conditions on W are necessary ones, so the upper end may be above the true worst case"
 
@@ -65,7 +76,7 @@ class NetworkBound(Bound):
 
 def question(
     method: Method,
-    devices: Devices,
+    devices: Devices | Lipschitz,
     rounds: int,
     r0: float,
     rstar: float,
@@ -79,7 +90,11 @@ def question(
     if metric not in NETWORK_METRICS:
         raise unknown_name("metric", metric, NETWORK_METRICS)
     check(rounds, r0, rstar, "value")
-    chance, table = None, None
+    chance, table, steep = None, None, None
+    if isinstance(devices, Lipschitz):
+        length = power(max(float(r0), float(rstar) if math.isfinite(rstar) else 0.0))
+        steep = devices.bounds
+        devices = devices.at_length(length)
     if isinstance(schedule, Bernoulli | Cohort):
         chance = check_chance(schedule, len(devices), int(rounds), metric)
     elif schedule is not None:
@@ -96,9 +111,39 @@ def question(
         table,
         chance.missing if chance is not None else None if table is None else missing,
         chance,
+        steep,
     )
     check_question(asked)
+    if steep is not None:
+        check_steps(asked)
     return asked
+
+
+def check_steps(asked: Question) -> None:
+    """Refuse a method whose steps depend on the devices' L, where there is none: do other L move it elsewhere?"""
+    network = asked.network
+    kinds = Kinds.of(asked.devices, marks_of(asked), any_number=network is not None and network.any_number)
+    went = []
+    for factor in (1.0, 2.0):
+        path = follow(
+            asked.method,
+            measured(asked.devices, factor),
+            kinds,
+            asked.rounds,
+            network=network,
+            apart=asked.start.points != "same",
+            schedule=asked.schedule,
+            missing=asked.missing,
+            raw=True,
+        )
+        told = [*(x for x in path.stacks if x is not None), *(e.x for e in path.evaluations)]
+        told += [x for _, x, _ in path.steps]
+        stacks = [row for x in told for row in (x.mean_rows, x.difference)]
+        went.append([*(x.mean_row for x in path.points), *stacks])
+    if not all(np.array_equal(a, b) for a, b in zip(*went, strict=True)):
+        raise InvalidInput(
+            f"{asked.method!r} steps by smoothness constants, and these losses have none: give its step as a number"
+        )
 
 
 def enclose(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -46,7 +47,7 @@ def pose(
         factor = network.hi  # one eigenvalue, one matrix
     unit = asked.units.curvature
     kinds = Kinds.of(asked.devices, marks, any_number=network is not None and network.any_number, unit=unit)
-    kinds = kinds if marked is None else kinds.alone(marked)
+    kinds = replace(kinds if marked is None else kinds.alone(marked), smooth=asked.subgradients is None)
     tilted = asked.rstar > 0 and asked.tilted
     path = follow(
         asked.method,
@@ -130,6 +131,13 @@ def heads_of(asked: Question, path: Path, blocks: Blocks) -> tuple[list[Form], t
         slope = slope if path.tilt is None else slope + path.tilt
         slope = by_kind(scale, slope)
         add("1/N sum_i ||N w_i grad f_i(x_i^0) - mean||^2 <= T^2", blocks.deviation(slope, slope), asked.start.trackers)
+    if asked.subgradients is not None:
+        points = [(e.name, e.v) for e in path.follower.evaluations]
+        points += [] if path.tilt is None else [("*", 0.0 * path.tilt)]
+        for (at, v), c in itertools.product(points, range(len(kinds))):
+            v = v if path.tilt is None else v + path.tilt
+            bound = float(asked.subgradients[int(np.argmax(kinds.index == c))])
+            add(f"kind {c}: ||subgradient at {at}|| <= B", blocks.product(v, v, c), bound)
     return heads, tuple(names)
 
 

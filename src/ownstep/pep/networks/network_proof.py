@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ownstep.methods.base import Method
 from ownstep.pep.networks.expectation import apart, ends_of
@@ -18,12 +19,14 @@ from ownstep.pep.networks.network_enclosure import Upper
 from ownstep.pep.networks.network_trace import Follower, follow
 from ownstep.pep.networks.question import Question, callers_question, marks_of
 from ownstep.pep.networks.spectral import Spectral
-from ownstep.pep.proof import check_network, check_worst
+from ownstep.pep.proof import check_network, check_subgradients, check_worst
 from ownstep.pep.proof.certify import LONGEST_NAME, Certified, called, rational
 from ownstep.pep.proof.check_network import FORMAT, digest
 from ownstep.pep.trace.units import Units
 from ownstep.support.errors import OwnstepError
 from ownstep.support.files import write_atomically
+
+Array = NDArray[np.float64]
 
 CLOSE = 1e-9
 """So far a sum of coefficients that make a whole number may have been rounded away from it."""
@@ -40,12 +43,17 @@ def certify_network(asked: Question, found: Upper, lower: float, path: str | Pat
     OwnstepError : when the exact slack is not positive semidefinite, or the metric has no certificate.
     """
     certificate = _of_parts(asked, found) if found.pieces else _whole(asked, found)
-    checker: Any = check_network if certificate["format"] == FORMAT else check_worst
+    checker: Any = checker_of(certificate["format"])
     try:
         bound = checker.check(certificate)
     except ValueError as why:
         raise OwnstepError(f"the bound does not survive exact arithmetic: {why}") from None
     return Certified(lower, bound, certificate, write_certificate(certificate, path), checker.describe(certificate))
+
+
+def checker_of(form: str) -> Any:
+    """The checker of a format of certificates over networks."""
+    return {FORMAT: check_network, check_subgradients.FORMAT: check_subgradients}.get(form, check_worst)
 
 
 def write_certificate(certificate: dict[str, Any], path: str | Path | None) -> Path | None:
@@ -67,38 +75,6 @@ def restate_network(asked: Question) -> dict[str, Any]:
         return _mean_statement(asked)
     any_number = asked.network is not None and asked.network.any_number
     return _statement(asked, Kinds.of(asked.devices, marks_of(asked), any_number=any_number))
-
-
-def differences_of(proved: dict[str, Any], asked: dict[str, Any]) -> list[str]:
-    """In what two statements over networks, or two of rates, differ, in words; what methods are called is no matter."""
-    found = []
-    parts = [(proved, asked), (proved.get("start", {}), asked.get("start", {}))]
-    for one, other in parts:
-        for name in ("metric", "network", "any_number", "each_round", "points", "r0", "rstar", "gradients", "trackers"):
-            mine, theirs = one.get(name), other.get(name)
-            if not isinstance(mine, list) and mine != theirs:
-                found.append(f"{name} is {_plainly(mine)} in the proof, {_plainly(theirs)} was asked")
-    rounds = [len(s["points"]) - 1 for s in (proved, asked) if "points" in s]
-    if len({*rounds}) > 1:
-        found.append(f"the proof has {rounds[0]} rounds, {rounds[1]} were asked")
-    for name in ("L", "mu", "weight"):
-        if (mine := _listed(proved, name)) != (theirs := _listed(asked, name)):
-            found.append(f"{name} by number of devices is {mine} in the proof, {theirs} was asked")
-    if not found and proved["method"]["digest"] != asked["method"]["digest"]:
-        found.append("the method takes other steps, or its kinds of devices come in another order")
-    return found
-
-
-def _plainly(entry: Any) -> str:
-    return "[{lo}, {hi}]".format(**entry) if isinstance(entry, dict) else str(entry)
-
-
-def _listed(statement: dict[str, Any], name: str) -> dict[str, int]:
-    """How many devices have this entry."""
-    found: dict[str, int] = {}
-    for device in statement["devices"]:
-        found[device[name]] = found.get(device[name], 0) + device["count"]
-    return dict(sorted(found.items()))
 
 
 def _whole(asked: Question, found: Upper) -> dict[str, Any]:
@@ -159,24 +135,40 @@ def _exact(asked: Question, found: Upper, units: Units, statement: dict[str, Any
     _cancel(statement, found, multipliers)
     heads = [Fraction(float(t)) for t in m.heads]
     squares = _squares(asked, found)
-    starts = [t / square for t, square in zip(heads, squares, strict=True)]
+    starts = [t / square for t, square in zip(heads, squares, strict=False)]
     bound = sum((t * square for t, square in zip(starts, squares, strict=True)), Fraction(0))
+    steep, bound = _steep(found, statement, names, heads[len(squares) :], bound)
     matrices = [[[str(Fraction(float(Z[j, i]))) for i in range(j + 1)] for j in range(len(Z))] for Z in m.matrices]
     free = []
     for a, Z in zip(m.free, m.matrices, strict=True):
         numbers = iter(a)
         free.append([[str(Fraction(float(next(numbers)))) for _ in range(j)] for j in range(len(Z))])
     return {
-        "format": FORMAT,
+        "format": FORMAT if steep is None else check_subgradients.FORMAT,
         "statement": statement,
         "bound": str(bound),
-        "multipliers": {
+        "multipliers": ({} if steep is None else {"subgradients": steep})
+        | {
             "start": [str(t) for t in starts],
             "conditions": [[c, names[p], names[q], str(t)] for (c, p, q), t in sorted(multipliers.items()) if t],
             "Z": matrices,
             "a": free,
         },
     }
+
+
+def _steep(
+    found: Upper, statement: dict[str, Any], names: list[Any], heads: list[Fraction], bound: Fraction
+) -> tuple[list[Any] | None, Fraction]:
+    """The multipliers of the bounds on subgradients, and the bound with them; None for smooth losses."""
+    kinds = found.program.blocks.kinds
+    if kinds.smooth:
+        return None, bound
+    points = [name for name in names[1:] if name != "own"] + ([] if found.path.tilt is None else ["*"])
+    limits = [Fraction(device["subgradients"]) ** 2 for device in statement["devices"]]
+    places = [(name, c) for name in points for c in range(len(kinds))]
+    told = [[c, name, str(t / limits[c])] for (name, c), t in zip(places, heads, strict=True) if t]
+    return told, bound + sum(heads, Fraction(0))
 
 
 def _squares(asked: Question, found: Upper) -> list[Fraction]:
@@ -233,7 +225,7 @@ def _statement(asked: Question, kinds: Kinds) -> dict[str, Any]:
         "stack": None if held is None else write(held)[0],
     }
     return {
-        "devices": written_devices(kinds),
+        "devices": written_devices(kinds) if asked.subgradients is None else _steep_devices(kinds, asked.subgradients),
         "method": {"name": called_on(asked.method, network), "digest": digest(does)},
         "any_number": network is not None and network.any_number,
         "network": ends,
@@ -320,6 +312,15 @@ def written_devices(kinds: Kinds) -> list[dict[str, Any]]:
     others = sum((d["count"] * Fraction(d["weight"]) for d in devices[1:]), Fraction(0))
     devices[0]["weight"] = str((1 - others) / devices[0]["count"])
     return devices
+
+
+def _steep_devices(kinds: Kinds, bounds: Array) -> list[dict[str, Any]]:
+    """The same for losses that are only convex."""
+    first = [int(np.argmax(kinds.index == c)) for c in range(len(kinds))]
+    return [
+        {"count": d["count"], "weight": d["weight"], "subgradients": str(rational(float(bounds[i])))}
+        for d, i in zip(written_devices(kinds), first, strict=True)
+    ]
 
 
 def raw_kinds(kinds: Kinds) -> Kinds:

@@ -191,7 +191,7 @@ def interpolate(blocks: Blocks, names: tuple[str, ...], found: Sequence[tuple[Ag
     p, q = (index.ravel() for index in np.nonzero(~np.eye(count, dtype=bool)))
     parts: list[sp.csr_array] = []
     for c in free:
-        factor = np.full(len(p), 1 / (2 * (kinds.L[c] - kinds.mu[c])))
+        factor = np.full(len(p), 1 / (2 * (kinds.L[c] - kinds.mu[c])) if kinds.smooth else 0.0)
         row = [quadratics(v[c, q], x[c, p] - x[c, q], v[c, p] - v[c, q], factor)]
         for twin in blocks.twins:
             if twin == c:

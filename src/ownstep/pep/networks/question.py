@@ -70,6 +70,11 @@ class Question:
 
     The method keeps its own numbers, so it is told devices, and gradients, in the caller's unit of curvature. Lengths
     need no such care: a linear method scales with its start.
+
+    Parameters
+    ----------
+    subgradients : bounds on the devices' subgradients; the losses are only convex then, and the devices' L say no more
+        than how large things are.
     """
 
     method: Method
@@ -83,6 +88,7 @@ class Question:
     schedule: NDArray[np.bool_] | None = None
     missing: str | None = None
     chance: Bernoulli | Cohort | None = None
+    subgradients: Array | None = None
     units: Units = AS_GIVEN
 
     @property
@@ -123,7 +129,8 @@ def _moved(asked: Question, a: float, b: float, units: Units) -> Question:
     bounds = {name: getattr(start, name) for name in ("gradients", "trackers")}
     fresh: Any = {name: None if bound is None else a * b * bound for name, bound in bounds.items()}
     moved = replace(asked, devices=measured(asked.devices, a), start=replace(start, **fresh), units=units)
-    return replace(moved, r0=b * asked.r0, rstar=b * asked.rstar)
+    steep = None if asked.subgradients is None else a * b * asked.subgradients
+    return replace(moved, r0=b * asked.r0, rstar=b * asked.rstar, subgradients=steep)
 
 
 def marks_of(asked: Question) -> Array | None:
@@ -144,10 +151,17 @@ def check_question(asked: Question) -> None:
         )
     if asked.metric.endswith("_worst") and network is not None and network.any_number:
         raise InvalidInput("the worst device depends on how many there are: leave out any_number and give all devices")
-    if math.isinf(asked.rstar) and asked.start.gradients is None and asked.start.trackers is None:
+    bounded = [asked.start.gradients, asked.start.trackers, asked.subgradients]
+    if math.isinf(asked.rstar) and all(bound is None for bound in bounded):
         raise InvalidInput(
             "rstar=inf bounds nothing that keeps the devices' losses together: give a finite rstar, or "
             "start=Start(gradients=...) or Start(trackers=...)"
         )
     if (asked.schedule is not None or asked.chance is not None) and network is not None:
         raise InvalidInput("absent devices change the mixing matrix: a schedule is for methods with a server")
+    if asked.subgradients is None:
+        return
+    if asked.metric == "gradient":
+        raise InvalidInput("losses that are only convex have many subgradients at a point: ask for values or distances")
+    if asked.chance is not None:
+        raise InvalidInput("a mean over schedules is followed for smooth losses: give one schedule")

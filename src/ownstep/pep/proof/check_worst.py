@@ -1,6 +1,6 @@
 """Check a worst case of the worst device, of two devices, or of a mean: ``python check_worst.py proof.json``.
 
-It stands on ``check_network.py`` beside it, and on nothing else. Both are made of what is checked there.
+It stands on ``check_network.py`` beside it, or on ``check_subgradients.py``. All are made of what is checked there.
 
 The worst device: one device is split off its kind here, and its own last point is judged. All devices of a kind do the
 same, so one proof for each kind, all below the bound, is a proof for every device. With n members in kind c,
@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
     from ownstep.pep.proof import check_network as base
-else:  # run as a file: the other checker lies beside it
+    from ownstep.pep.proof import check_subgradients as steep
+else:  # run as a file: the other checkers lie beside it
     import check_network as base
+    import check_subgradients as steep
 
 FORMAT = "ownstep worst-device certificate 1"
 MEAN = "ownstep mean certificate 1"
@@ -63,6 +65,11 @@ def split(s: Any, c: int) -> Any:
     return s | does | {"devices": devices, "metric": WORST[s["metric"]], "method": method}
 
 
+def part_of(s: Any) -> Any:
+    """The checker of a statement with one device judged, or of part of the spectrum."""
+    return steep if any("subgradients" in device for device in s["devices"]) else base
+
+
 def check_device(certificate: Any) -> Fraction:
     """The bound that a certificate of the worst device proves."""
     _, s, text, kinds = fields(certificate, "format", "statement", "bound", "multipliers")
@@ -70,12 +77,13 @@ def check_device(certificate: Any) -> Fraction:
     need(s["any_number"] is False, "the worst device depends on how many there are")
     need(s["metric"] in WORST, "the metric")
     need(s["stack"] is not None, "no device has a point of its own")
-    base.Case(s)
+    checker = part_of(s)
+    base.Case(s if checker is base else steep.smooth(s))
     need(len(kinds) == len(s["devices"]), "there is one proof for each kind")
     for c, multipliers in enumerate(kinds):
-        part = {"format": base.FORMAT, "statement": split(s, c), "bound": text, "multipliers": multipliers}
+        part = {"format": checker.FORMAT, "statement": split(s, c), "bound": text, "multipliers": multipliers}
         try:
-            base.check(part)
+            checker.check(part)
         except ValueError as why:
             raise ValueError(f"kind {c}: {why}") from None
     need(fields(s["method"], "name", "digest")[1] == base.digest(s), "the digest is not that of the steps")
@@ -113,10 +121,10 @@ def check_two(certificate: Any) -> Fraction:
     for part in parts:
         a, b, multipliers = fields(part, "lo", "hi", "multipliers")
         need(exact(a) == lo, f"the part from {a} does not begin where the one before ends")
-        form = FORMAT if s["metric"] in WORST else base.FORMAT
+        form = FORMAT if s["metric"] in WORST else part_of(s).FORMAT
         own = {"statement": s | {"network": {"lo": a, "hi": b}}, "bound": text, "multipliers": multipliers}
         try:
-            (check_device if s["metric"] in WORST else base.check)({"format": form} | own)
+            (check_device if s["metric"] in WORST else part_of(s).check)({"format": form} | own)
         except ValueError as why:
             raise ValueError(f"eigenvalues in [{a}, {b}]: {why}") from None
         lo = exact(b)
@@ -137,10 +145,12 @@ def describe(certificate: Any) -> str:
     """What a certificate that was checked proves, everything it depends on included."""
     s = certificate["statement"]
     if certificate["format"] != MEAN and s["metric"] not in WORST:
-        return base.describe(certificate)
+        return str(part_of(s).describe(certificate))
     if certificate["format"] != MEAN:
-        said = base.describe({"bound": certificate["bound"], "statement": s | {"metric": WORST[s["metric"]]}})
-        return said.replace("at the mean x of the devices' last points", "at the last point x = x_i^K of every device")
+        said = part_of(s).describe({"bound": certificate["bound"], "statement": s | {"metric": WORST[s["metric"]]}})
+        return str(said).replace(
+            "at the mean x of the devices' last points", "at the last point x = x_i^K of every device"
+        )
     told = base.describe({"bound": certificate["bound"], "statement": s | {"points": [None]}})
     what, rest = told.split(" after K = 0 rounds of ", 1)
     number, where = len(s["ends"]), " at the mean x of the devices' last points"

@@ -21,6 +21,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ownstep.methods.base import Method
+from ownstep.pep.conditions.classes import check_smooth
 from ownstep.pep.networks.dual import prove
 from ownstep.pep.networks.instances.lower_search import factors
 from ownstep.pep.networks.instances.replay import recover, settle_on
@@ -92,6 +93,7 @@ def neighbourhood(
     within 0.4909, at the rate 0.9400
     """
     began = time.perf_counter()
+    check_smooth(devices, "a neighbourhood")
     if not (math.isfinite(rstar) and rstar >= 0):
         raise InvalidInput(f"rstar must be a finite number >= 0, got {rstar!r}")
     found = rate(method, devices, network=network, memory=memory)

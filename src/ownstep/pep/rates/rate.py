@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ownstep.methods.base import Method
+from ownstep.pep.conditions.classes import check_smooth
 from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.proof.certify import Certified
 from ownstep.pep.rates.lift import Lifted, lift
@@ -110,6 +111,7 @@ def rate(
     if metric not in RATE_METRICS:
         raise unknown_name("metric of a rate", metric, RATE_METRICS)
     memory = whole_number("memory", memory, 0)
+    check_smooth(devices, "a rate")
     if not tolerance > 0:
         raise InvalidInput(f"tolerance must be positive, got {tolerance!r}")
     if network is not None and len(devices) < 2 and not network.any_number:

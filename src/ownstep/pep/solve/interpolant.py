@@ -61,6 +61,19 @@ class Interpolant:
         return value, gradient
 
 
+class Pieces(Interpolant):
+    """The largest of the affine functions f_j + <g_j, y - x_j>: the smallest convex function through triples.
+
+    At a point where several are the largest, the gradient is that of the first of them.
+    """
+
+    def both(self, y: Array) -> tuple[float, Array]:
+        """f(y) and one of its subgradients."""
+        heights = self.f + np.einsum("ij,ij->i", self.g, y - self.x)
+        best = int(np.argmax(heights))
+        return float(heights[best]), self.g[best]
+
+
 def _nearest(corners: Array, heights: Array, M: float, y: Array) -> tuple[list[int], Array]:
     """The weights a of W(y): an active-set method on the simplex that ends exactly, usually at one corner."""
     offset = corners - y

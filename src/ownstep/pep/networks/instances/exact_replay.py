@@ -164,7 +164,8 @@ class _Run:
             raise Impossible
         rows = dyadic(self.scale * self.data.slopes[k])
         for j, at in enumerate(self.seen[-1]):  # who is asked twice at one point answers the same
-            rows[j] = self.known[j].setdefault(tuple(map(_fraction, at)), rows[j])
+            if self.asked.subgradients is None:
+                rows[j] = self.known[j].setdefault(tuple(map(_fraction, at)), rows[j])
         self.slopes.append(rows)
         return np.asarray((self.asked.units.curvature * rows)[self.of])  # a power of two: nothing is rounded
 
@@ -236,6 +237,16 @@ class _Run:
             W[i, i] = _over(1 - (n - 1) * Fraction(off))
         return W
 
+    def _steep(self) -> bool:
+        """Is a subgradient longer than allowed?"""
+        asked = self.asked
+        if asked.subgradients is None:
+            return False
+        ratio = Fraction(float(asked.subgradients[0])) / Fraction(float(asked.devices.L[0]))
+        return any(
+            _square(row) > (ratio * self.L[j]) ** 2 for rows in (self.tilts, *self.slopes) for j, row in enumerate(rows)
+        )
+
     def _bounds(self, x0: Numbers) -> None:
         """Is the start within its bounds?"""
         asked, squares = self.asked, [_square(row) for row in x0]
@@ -265,6 +276,8 @@ class _Run:
             point = rows[self.marked]
         if kind in ("value", "gradient"):
             self._gradient(point, "K")
+        if self._steep():
+            raise Impossible
         last = [self._potential(j) for j in range(len(self.first))]
         if self.asked.metric == "distance_devices":
             return sum((_square(row) for row in rows), Fraction(0)) / len(rows)
@@ -302,7 +315,7 @@ class _Run:
             if any(any(row) for row in V[: last + 1]):
                 raise Impossible
             return Fraction(0)
-        return _largest(X, V, self.L[j] - self.mu[j])[last]
+        return _largest(X, V, None if self.asked.subgradients is not None else self.L[j] - self.mu[j])[last]
 
 
 def _fraction(x: Dyadic | Fraction) -> Fraction:
@@ -320,16 +333,21 @@ def _square(row: Any) -> Fraction:
     return sum((x * x for x in row), Dyadic(0)).fraction
 
 
-def _largest(X: list[list[Fraction]], V: list[list[Fraction]], span: Fraction) -> list[Fraction]:
-    """Values phi with phi_0 = 0, the largest that meet all conditions; shortest distances from triple 0."""
+def _largest(X: list[list[Fraction]], V: list[list[Fraction]], span: Fraction | None) -> list[Fraction]:
+    """Values phi with phi_0 = 0, the largest that meet all conditions; shortest distances from triple 0.
+
+    Without a ``span`` L - mu the functions are only convex.
+    """
     common = math.lcm(*(x.denominator for row in (*X, *V) for x in row))
     A = np.array([[int(x * common) for x in row] for row in X], dtype=object)
     B = np.array([[int(x * common) for x in row] for row in V], dtype=object)
     down, square = A @ B.T, B @ B.T
     lengths = square.diagonal()
     turn = lengths[:, None] + lengths - 2 * square
-    twice = 2 * span  # right[p, q] = <v_q, x_p - x_q> + ||v_p - v_q||^2 / (2 span), times common^2 and the numerator
-    right = (down - down.diagonal()) * twice.numerator + turn * twice.denominator
+    twice = Fraction(1) if span is None else 2 * span
+    right = (down - down.diagonal()) * twice.numerator  # <v_q, x_p - x_q>, times common^2 and the numerator
+    if span is not None:
+        right = right + turn * twice.denominator  # ||v_p - v_q||^2 / (2 span)
     np.fill_diagonal(right, 0)
     phi = -right[0]  # phi_0 - phi_q >= right[0, q]
     for _ in range(len(X)):

@@ -21,7 +21,7 @@ from ownstep.pep.networks.kind_vectors import Agents
 from ownstep.pep.networks.network_enclosure import Upper
 from ownstep.pep.networks.network_trace import Evaluation, answer, in_network, on_any_network
 from ownstep.pep.networks.question import Question
-from ownstep.pep.solve.interpolant import Interpolant
+from ownstep.pep.solve.interpolant import Interpolant, Pieces
 from ownstep.pep.trace.units import Units, measured
 from ownstep.plan import Devices
 
@@ -69,7 +69,7 @@ class NetworkInstance:
 def carried(found: NetworkInstance, units: Units, metric: str) -> NetworkInstance:
     """An instance in the caller's units."""
     a, b = units.curvature, units.length
-    losses = tuple(Interpolant(b * h.x, a * b * h.g, a * b**2 * h.f, a * h.mu, a * h.L) for h in found.losses)
+    losses = tuple(type(h)(b * h.x, a * b * h.g, a * b**2 * h.f, a * h.mu, a * h.L) for h in found.losses)
     moved = replace(found, losses=losses, tilts=a * b * found.tilts, x0=b * found.x0, data=None)
     return replace(moved, error=units.metric(metric) * found.error, devices=measured(found.devices, a))
 
@@ -139,6 +139,11 @@ def _scale(asked: Question, instance: NetworkInstance, own: list[Array | None]) 
     if asked.start.gradients is not None:
         slopes = scale * instance.gradients(np.zeros(instance.x0.shape[1]))
         limits.append(asked.start.gradients / max(np.sqrt(np.sum(slopes**2, axis=1).mean()), 1e-300))
+    if asked.subgradients is not None and instance.data is not None:
+        data, ratio = instance.data, float(asked.subgradients[0] / asked.devices.L[0])
+        for j, loss in enumerate(instance.losses):
+            longest = np.linalg.norm([data.tilts[j], *data.slopes[:, j]], axis=1).max()
+            limits.append(ratio * loss.L / max(float(longest), 1e-300))
     if asked.start.trackers is not None:
         slopes = scale * instance.gradients(instance.x0)
         limits.append(asked.start.trackers / max(np.sqrt(np.sum((slopes - slopes.mean(0)) ** 2, 1).mean()), 1e-300))
@@ -194,7 +199,8 @@ class _Space:
         at, v = np.stack(points), np.stack(slopes)
         value = program.interpolation.value[c]
         phi = np.where(value >= 0, self.found.proof.values[np.maximum(value, 0)] if mu < L else 0.0, 0.0)
-        return Interpolant(at, v + mu * at, phi + mu / 2 * np.sum(at**2, axis=1), mu, L)
+        made = Interpolant if kinds.smooth else Pieces
+        return made(at, v + mu * at, phi + mu / 2 * np.sum(at**2, axis=1), mu, L)
 
 
 def _run(asked: Question, instance: NetworkInstance, marked: int | None) -> float:
