@@ -16,6 +16,7 @@ from ownstep.methods import GD, METHODS, Method
 from ownstep.support.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from ownstep.pep import Lipschitz
     from ownstep.plan import Devices
 
 
@@ -27,7 +28,7 @@ ALSO_CALLED = {"dgd": "decentralised_gd", "tracking": "gradient_tracking", "digi
 class Asked:
     """What a worst case is asked about, but for the method."""
 
-    devices: Devices
+    devices: Devices | Lipschitz
     rounds: int
     r0: float
     rstar: float
@@ -64,7 +65,7 @@ def show_method(
     asked: Asked, name: str | None, network: str | None, options: Mapping[str, Any], certify: Path | None, as_json: bool
 ) -> None:
     """Compute the worst case, and print it beside gradient descent's where there is one."""
-    from ownstep.pep import worst_case
+    from ownstep.pep import Lipschitz, worst_case
     from ownstep.pep.networks.spectral import parse_network
 
     method = named_method(name, options)
@@ -75,8 +76,8 @@ def show_method(
     proved = None if certify is None else found.certify(certify)
     told: dict[str, Any] = {"method": name, "network": network, "devices": len(asked.devices)} | found.to_dict()
     told["rstar"] = asked.rstar if math.isfinite(asked.rstar) else None
-    told |= {"gain": asked.devices.gain}
-    if asked.metric in ("value", "distance", "gradient"):
+    told |= {"gain": None if isinstance(asked.devices, Lipschitz) else asked.devices.gain}
+    if not isinstance(asked.devices, Lipschitz) and asked.metric in ("value", "distance", "gradient"):
         gd = worst_case(GD(), asked.devices, *setting)
         told |= {"gd": {"lower": gd.lower, "upper": gd.upper}, "ratio": found.upper / gd.upper if gd.upper else None}
     if proved is not None:

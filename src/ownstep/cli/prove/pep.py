@@ -19,7 +19,7 @@ from ownstep.support.progress import Bar
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ownstep.pep import Bound
+    from ownstep.pep import Bound, Lipschitz
     from ownstep.plan import Devices
 
 
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pep(
-    L: Annotated[str, typer.Option("--L", help="Smoothness of each device, as 0.3333,3, or @file.")],
+    L: Annotated[str | None, typer.Option("--L", help="Smoothness of each device, as 0.3333,3, or @file.")] = None,
     mu: Annotated[str, typer.Option(help="Strong convexity, one for all or one per device, or @file.")] = "0",
     weights: Annotated[
         str | None, typer.Option(help="Weight of each device, up to a factor, or @file; equal by default.")
@@ -56,6 +56,10 @@ def pep(
     step: Annotated[str | None, typer.Option(help="The step of --method, a number or a name.")] = None,
     order: Annotated[str | None, typer.Option(help="cta or atc, for methods without a server.")] = None,
     local_steps: Annotated[int | None, typer.Option(help="Local steps per round, for federated methods.")] = None,
+    lipschitz: Annotated[
+        str | None,
+        typer.Option(help="In place of --L: convex losses, subgradients at most so long; for --method."),
+    ] = None,
     certify: Annotated[
         Path | None, typer.Option(help="Prove the upper bound in exact arithmetic, and write the certificate here.")
     ] = None,
@@ -70,11 +74,11 @@ def pep(
 
     Example: ownstep pep --L 0.3333333333,3 --mu 0.1 --rounds 20 --switch 10 --r0 10 --rstar 1
     """
+    from ownstep.pep import Lipschitz, worst_case
     from ownstep.pep import curve as worst_curve
-    from ownstep.pep import worst_case
 
-    devices = read_devices(L, mu, weights, count)
-    if method is not None or network is not None:
+    devices = _losses(L, mu, weights, count, lipschitz, method)
+    if method is not None or network is not None or isinstance(devices, Lipschitz):
         refuse_with_method({"switch": switch, "momentum": momentum, "curve": curve or None})
         asked = Asked(devices, rounds, r0, rstar, metric, effort, patience)
         options = {"step": step, "order": order, "local_steps": local_steps}
@@ -124,6 +128,26 @@ def pep(
         return
     _show([(k, a, b) for k, (a, b) in enumerate(zip(ours_all, gd_all, strict=True))])
     typer.echo(f"written: {written}")
+
+
+def _losses(
+    L: str | None, mu: str, weights: str | None, count: str | None, lipschitz: str | None, method: str | None
+) -> Devices | Lipschitz:
+    """The devices of ``--L``, or of ``--lipschitz``."""
+    if lipschitz is None:
+        if L is None:
+            raise InvalidInput("which devices? Give --L, as 0.3333,3, or --lipschitz with --method")
+        return read_devices(L, mu, weights, count)
+    from ownstep.pep import lipschitz as bounded
+
+    if L is not None or mu != "0":
+        raise InvalidInput("--lipschitz is in place of --L and --mu: such losses have no smoothness")
+    if method is None:
+        raise InvalidInput("Algorithm 1 steps by smoothness constants: give --method and --step beside --lipschitz")
+    counts = None if count is None else [int(n) for n in numbers("--count", count, int)]
+    return bounded(
+        numbers("--lipschitz", lipschitz), counts, None if weights is None else numbers("--weights", weights)
+    )
 
 
 def read_devices(L: str, mu: str, weights: str | None, count: str | None) -> Devices:

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from ownstep.methods.gossip.mixing import Mixing
 from ownstep.methods.gossip.peers import Peers
 from ownstep.pep.bound import Bound, check_effort, worst_case
-from ownstep.pep.conditions.classes import check_smooth
+from ownstep.pep.conditions.classes import Lipschitz, check_smooth
 from ownstep.pep.networks.kind_vectors import Kinds
 from ownstep.pep.networks.network_bound import question
 from ownstep.pep.networks.network_enclosure import upper
@@ -92,7 +92,7 @@ class TunedNetwork:
 
 def tune_network(
     method: Peers,
-    devices: Devices,
+    devices: Devices | Lipschitz,
     rounds: int,
     r0: float = 1.0,
     rstar: float = 0.0,
