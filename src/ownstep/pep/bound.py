@@ -144,25 +144,23 @@ def worst_case(
 
         max  metric(x^K)   over  f_i in F(mu_i, L_i),  ||x^0 - x*|| <= r0,  ||x_i* - x*|| <= rstar,
 
-    where x* minimises f = sum_i w_i f_i, x_i* minimises f_i, and x^K is what the method's ``ask`` and ``tell`` make of
-    x^0. The dimension is free, which makes the answer exact (Taylor, Hendrickx and Glineur, 2017).
+    where x* minimises f = sum_i w_i f_i, x_i* minimises f_i, and x^K is where ``ask`` and ``tell`` lead from x^0. The
+    dimension is free, which makes the answer exact (Taylor, Hendrickx and Glineur, 2017).
 
     Parameters
     ----------
     method : any linear method of this library: OwnStep with At(k) or Never(), GD, Nesterov, HeavyBall, ...
-    devices : w_i, L_i and mu_i; devices that are alike cost nothing. Many that all differ are enclosed by a few kinds
-        (:mod:`ownstep.pep.trace.kinds`): the ends then stay apart, and ``Bound.kinds`` says so. Losses that are only
-        convex, with bounded subgradients, are :func:`ownstep.pep.lipschitz`.
-    rounds : K.
-    r0, rstar : R_0 and R_*; ``rstar`` may be 0 (all devices agree on x*) or ``math.inf``.
+    devices : w_i, L_i and mu_i; devices that are alike cost nothing. Many that all differ are enclosed by a few kinds:
+        the ends then stay apart, and ``Bound.kinds`` says so. Convex losses are :func:`ownstep.pep.lipschitz`.
+    rounds, r0, rstar : K, R_0 and R_*; ``rstar`` may be 0 (all devices agree on x*) or ``math.inf``.
     metric : ``"value"``, ``"distance"`` or ``"gradient"``: see :data:`ownstep.pep.METRICS`.
     tolerance : relative width of the enclosure to stop at.
-    symmetry : False keeps every device apart, for checking.
-    effort : work (not seconds) that may go into narrowing the enclosure; 0 makes the first solve alone.
+    symmetry, effort : False keeps every device apart, for checking; work (not seconds) that may go into narrowing the
+        enclosure, where 0 makes the first solve alone.
     patience : seconds after which to end with what is proved, even within a solve; None waits.
-    network : a class of networks, :class:`ownstep.pep.Spectral`, for methods without a server: the worst case over all
-        of them, with :data:`ownstep.pep.NETWORK_METRICS`. One given matrix is the method's ``graph=Mixing(...)``.
-    start : what else is known of the start, :class:`ownstep.pep.Start`.
+    network, start : a class of networks, :class:`ownstep.pep.Spectral`, for methods without a server: the worst case
+        over all of them, with :data:`ownstep.pep.NETWORK_METRICS`. One given matrix is ``graph=Mixing(...)`` of the
+        method. What else is known of the start is a :class:`ownstep.pep.Start`.
     schedule : who takes part, one row of booleans per round, one column per device; ``missing`` says what is done about
         the others, ``"rescale"`` or ``"drop"``. With ``Bernoulli(p)`` or ``Cohort(size)`` in its place the error is the
         mean over all schedules of that rule, for few devices and rounds.
@@ -174,8 +172,8 @@ def worst_case(
     OwnstepError : when the solver fails, or nothing is proved before patience ends.
     """
     check_effort(effort, patience)
-    wanted = network is not None or start is not None or schedule is not None
-    if wanted or isinstance(devices, Lipschitz) or works_locally(method, devices):
+    apart = any(given is not None for given in (network, start, schedule))
+    if isinstance(devices, Lipschitz) or apart or works_locally(method, devices):
         from ownstep.pep.networks import network_bound as wide
 
         asked = wide.question(method, devices, rounds, r0, rstar, metric, network, start, schedule, missing)
