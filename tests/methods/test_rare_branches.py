@@ -86,7 +86,7 @@ def test_names_of_methods_go_there_and_back():
         (lambda: Mixing(np.ones(3)), r"got shape \(3,\)"),
         (lambda: Mixing(np.ones((0, 0))), r"got shape \(0, 0\)"),
         (lambda: Mixing(np.ones((2, 3)) / 3), r"got shape \(2, 3\)"),
-        (lambda: Mixing(np.array([[np.nan, 0.5], [0.5, 0.5]])), "entries of at least 0, got 0.5"),
+        (lambda: Mixing(np.array([[np.nan, 0.5], [0.5, 0.5]])), "finite entries of at least 0, got nan"),
         (lambda: Mixing(np.array([[1.5, -0.5], [-0.5, 1.5]])), "entries of at least 0, got -0.5"),
         (lambda: DecentralisedGD((0.1, 0.2)).start(np.zeros(2), Devices.uniform(np.ones(3))), "2 steps for 3 devices"),
         (lambda: METHODS["gradient_tracking"]((0.1, 0.2)), "takes one step for all devices"),

@@ -8,7 +8,7 @@ import pytest
 
 from ownstep import pep
 from ownstep.cli import main
-from ownstep.methods import EXTRA
+from ownstep.methods import EXTRA, DecentralisedGD
 
 
 def told(capsys, *arguments: str) -> dict:
@@ -97,3 +97,22 @@ def test_a_rate(capsys) -> None:
 )
 def test_bad_input_is_one_line(capsys, arguments: tuple[str, ...], words: str) -> None:
     assert words in refused(capsys, *arguments)
+
+
+def test_losses_that_are_only_convex(capsys, tmp_path) -> None:
+    """Bounds on subgradients in place of --L; the certificate is checked by the command too."""
+    path = tmp_path / "proof.json"
+    setting = ("--method", "dgd", "--step", "0.3", "--rounds", "2", "--rstar", "inf", "--metric", "value_average")
+    network = ("--network", "spectral:-0.5:0.5")
+    found = told(capsys, "pep", "--lipschitz", "1,1", *setting, *network, "--certify", str(path))
+    options = (2, 1.0, float("inf"), "value_average")
+    mine = pep.worst_case(DecentralisedGD(0.3), pep.lipschitz([1, 1]), *options, network=pep.Spectral(-0.5, 0.5))
+    assert found["upper"] == pytest.approx(mine.upper, rel=1e-9)
+    assert found["gain"] is None
+    checked = told(capsys, "check", str(path))
+    assert checked["upper"] == pytest.approx(found["upper"], rel=1e-12)
+    assert "subgradients at most 1 long" in checked["statement"]
+    assert "which devices? Give --L" in refused(capsys, "pep", *setting)
+    assert "in place of --L and --mu" in refused(capsys, "pep", "--L", "1", "--lipschitz", "1", *setting)
+    assert "give --method" in refused(capsys, "pep", "--lipschitz", "1,1")
+    assert "these losses have none" in refused(capsys, "pep", "--lipschitz", "1,1", "--method", "gd")

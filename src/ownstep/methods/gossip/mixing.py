@@ -36,8 +36,9 @@ class Mixing:
         W = np.array(self.matrix, float)
         if W.ndim != 2 or W.shape[0] != W.shape[1] or not len(W):
             raise InvalidInput(f"a mixing matrix has one row and one column per device, got shape {W.shape}")
-        if not np.isfinite(W).all() or W.min() < 0:
-            raise InvalidInput(f"a mixing matrix has entries of at least 0, got {np.nanmin(W):g}")
+        wrong = ~(np.isfinite(W) & (W >= 0))
+        if wrong.any():
+            raise InvalidInput(f"a mixing matrix has finite entries of at least 0, got {W[wrong][0]:g}")
         off = max(float(abs(W.sum(axis=axis) - 1).max()) for axis in (0, 1))
         if off > TOLERANCE:
             raise InvalidInput(f"a mixing matrix is doubly stochastic, but a row or column sum is off by {off:.3g}")
