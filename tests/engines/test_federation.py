@@ -601,6 +601,18 @@ def test_a_site_whose_data_changes_during_a_run_refuses_until_it_is_back(small_l
     assert "the data of site 'D2' changed during the run: bring it back" in absence["why"]
 
 
+def test_a_site_with_other_data_takes_part_in_a_new_run(small_logistic):
+    """Its node remembers the data of the last run; a new one that has no folder begins with what is there."""
+    grid = DirectGrid(apps_of(small_logistic))
+    first = fed.run(GD(0.1), grid, 3, BRIEF)
+    rows, labels = small_logistic.rows(1) * 1.5, small_logistic._y[small_logistic.block(1)]
+    other = BinaryLogistic(rows, labels, mu=small_logistic.strong_convexity)
+    grid.apps[102] = site_app(lambda context: Site("D2", other))
+    again = fed.run(GD(0.1), grid, 3, BRIEF)
+    assert again.settings["absences"] == []
+    assert (again.x != first.x).any()
+
+
 def test_a_known_site_that_is_silent_at_a_new_start_is_absent_and_nothing_waits_for_it(small_logistic, tmp_path):
     fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 3, BRIEF, folder=tmp_path)
     again = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 102)

@@ -429,7 +429,10 @@ def test_the_commands_from_a_csv_to_predictions(tmp_path, capsys):
     )
     code, out, err = call(capsys, "predict", str(new), "--model", str(model), "--out", str(tmp_path / "p.csv"))
     assert code == 0, err
-    assert pd.read_csv(tmp_path / "p.csv").columns.tolist() == ["predicted", "p(no)", "p(yes)"]
+    written = pd.read_csv(tmp_path / "p.csv")
+    assert written.columns.tolist() == ["predicted", "p(no)", "p(yes)"]
+    assert (written.predicted == np.where(written["p(yes)"] > written["p(no)"], "yes", "no")).all()
+    assert written.predicted.nunique() == 2
     frame.assign(colour="violet").to_csv(new, index=False)
     code, out, err = call(capsys, "predict", str(new), "--model", str(model))
     assert (code, out) == (2, "")
@@ -440,6 +443,10 @@ def test_the_commands_from_a_csv_to_predictions(tmp_path, capsys):
     assert code == 0, err
     assert "odds ratio" in out
     assert "exchanges" in out
+    shown = {line.split()[0]: [float(cell) for cell in line.split()[1:]] for line in out.splitlines()[1:8]}
+    for c in told["coefficients"]:
+        cells = [c[key] for key in ("estimate", "standard_error", "z", "p", "low", "high", "odds_ratio")]
+        np.testing.assert_allclose(shown[c["name"]], cells, rtol=1e-2, atol=1e-3)
 
 
 def test_a_p_value_of_nothing_is_a_bound(tmp_path, capsys):

@@ -157,6 +157,24 @@ def test_a_diverging_run_does_not_spoil_the_others():
     assert np.isfinite(calm.value).all()
 
 
+@pytest.mark.parametrize(
+    ("start", "rise", "wrong"),
+    [(0.5, 0.99, False), (0.5, 1.01, True), (5.0, 4.9, False), (5.0, 5.1, True), (-5.0, 5.1, True)],
+)
+def test_a_stacked_run_diverges_like_a_single_one(start, rise, wrong, monkeypatch):
+    """Where f has risen by the limit times |f(x0)|, or times one where that is less; the rounds before are kept."""
+    from ownstep.engines.local import stacked
+
+    monkeypatch.setattr(stacked, "DIVERGED", 1.0)
+    made = jobs([(GD(0.01), PerDevice(2))], seeds=1)
+    going = stacked._Run(Stack(made), made, None, {})
+    going.go(3, 9, None, None)
+    going.values = [np.array([[start], [start], [start + rise], [start]])]
+    (found,) = going._histories("done", 0.0)
+    assert found.stopped == (f"f(x) is {start + rise:.4g} at round 2: the step is too long" if wrong else "done")
+    assert found.rounds == (2 if wrong else 3)
+
+
 def test_what_cannot_be_stacked():
     x, y = data()
     full = Network(mlp(4, 3).double(), x, y)

@@ -21,7 +21,7 @@ from ownstep.pep.solve import sdp
 from ownstep.pep.solve.interpolant import _nearest
 from ownstep.pep.trace.scales import scenarios
 from ownstep.pep.trace.symbolic import NotLinear, Stack, Vector, trace
-from ownstep.pep.trace.symmetry import Group
+from ownstep.pep.trace.symmetry import Group, groups
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput, OwnstepError
 
@@ -219,6 +219,18 @@ def test_scenarios_try_every_group_alone_and_all_but_one() -> None:
         assert {(t,) * count for t in (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 1.0)} <= shares
         assert ((0.0, 1.0) in shares) is (count == 2)
         assert ((1.0, 0.0) in shares) is (count == 2)
+
+
+def test_alike_devices_are_grouped_without_rounding() -> None:
+    """Their own constants, and not a mean of them; of others the mean by weights."""
+    for count in range(2, 12):
+        weights = np.arange(1.0, count + 1)
+        devices = Devices(weights / weights.sum(), np.full(count, 0.1), np.full(count, 0.07))
+        (group,) = groups(trace(GD(1.0), devices, 1), devices, local_optima=False)
+        assert (group.L, group.mu) == (0.1, 0.07)
+    mixed = Devices(np.array([0.25, 0.75]), np.array([0.1, 0.1]), np.array([0.0, 0.04]))
+    (group,) = groups(trace(GD(1.0), mixed, 1), mixed, local_optima=False)
+    assert (group.L, group.mu) == pytest.approx((0.1, 0.03))
 
 
 # --- statements and rates ---------------------------------------------------------------------------------------------

@@ -236,5 +236,6 @@ def test_titles_and_lines_are_in_plain_words():
 
 
 def test_numbers_are_spelt_for_reading():
+    assert [formatting.ranged(v) for v in (-12.34, -9.99, 10.0, 9.99)] == ["−12.3", "−9.99", "10.0", "9.99"]
     assert doctest.testmod(formatting).failed == 0
     assert doctest.testmod(import_module("ownstep.report.cards.speeds")).failed == 0

@@ -50,6 +50,18 @@ def test_an_error_in_a_task_is_raised(threads):
         share_out(task, range(5), threads)
 
 
+def test_an_error_in_a_helper_alone_is_raised_too():
+    met = threading.Barrier(2, timeout=10)
+
+    def task(_):
+        met.wait()
+        if threading.current_thread() is not threading.main_thread():
+            raise ValueError("the helper's")
+
+    with pytest.raises(ValueError, match="the helper's"):
+        share_out(task, range(2), 2)
+
+
 def test_tasks_that_share_out_themselves_do_not_wait_for_ever():
     done, lock = [], threading.Lock()
 
