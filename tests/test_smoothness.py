@@ -144,6 +144,31 @@ def test_lanczos_is_not_stopped_where_an_eigenvalue_may_still_be_missing(monkeyp
 
 
 @pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("large", [300, 10**9])
+def test_constants_of_small_dense_devices_come_with_that_of_f(large, intercept, monkeypatch):
+    """Devices of 8 to 90 rows of seven features or eight, in stacks and alone, in any order, with weights of their own."""
+    monkeypatch.setattr(spectrum, "FEW_DEVICES", 0)
+    monkeypatch.setattr(every_device, "LARGE", large)
+    monkeypatch.setattr(every_device, "BATCH", 900)
+    monkeypatch.setattr(every_device, "LEAST", 1)
+    monkeypatch.setattr(every_device, "TINY", 1)
+    monkeypatch.setattr(every_device, "pooled_top", None)  # nobody asks for it
+    rng = np.random.default_rng(large % 7)
+    counts = np.r_[90, 8, 8, rng.integers(8, 40, 30)]
+    owner = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    rows = rng.standard_normal((len(owner), 7)) * rng.uniform(0.1, 3, len(counts))[owner][:, None]
+    weights = rng.dirichlet(np.ones(len(counts)))
+    made = LeastSquares(rows, np.zeros(len(rows)), partition.given(owner), 0.2, intercept, weights)
+    full = np.hstack([rows, np.ones((len(rows), 1))]) if intercept else rows
+    penalty = np.r_[np.full(7, 0.2), [0.0] * intercept]
+    found = exact(made)
+    for i in range(len(counts)):
+        assert found.values[i] == pytest.approx(dense_bound(full[owner == i], 1, penalty), rel=1e-9)
+    pooled = dense_bound(full * np.sqrt(weights * len(full) / counts)[owner][:, None], 1, penalty)
+    assert found.pooled == pytest.approx(pooled, rel=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("large", [1000, 10**9])
 def test_a_large_table_has_upper_bounds_where_its_eigenvalues_have_not_settled(large, sparse, intercept, monkeypatch):
@@ -181,8 +206,8 @@ def test_a_large_table_has_upper_bounds_where_its_eigenvalues_have_not_settled(l
     assert auto(made).kind == "exact"
 
 
-def test_an_upper_bound_is_where_the_lanczos_polynomial_has_grown_enough(monkeypatch):
-    """Its norm beta_1 ... beta_m is the least of all monic polynomials' ||p(H) v||: by least squares on powers."""
+def test_an_upper_bound_is_where_the_lanczos_polynomials_have_grown_enough(monkeypatch):
+    """They are orthonormal for H and v: by a QR factorisation of v, H v, ..., H^m v."""
     monkeypatch.setattr(lanczos, "UNLUCKY", 0.02)
     monkeypatch.setattr(lanczos, "HALVINGS", 30)
     spectra = np.random.default_rng(1).random((20, 30)) * np.geomspace(1e-12, 1e12, 20)[:, None]
@@ -192,11 +217,11 @@ def test_an_upper_bound_is_where_the_lanczos_polynomial_has_grown_enough(monkeyp
     for lower, upper, eigenvalues in zip(found.lower, found.upper, spectra, strict=True):
         unit = eigenvalues.max()
         powers = (eigenvalues[:, None] / unit) ** np.arange(6) * v[:, None]
-        coefficients, *_ = np.linalg.lstsq(powers[:, :5], powers[:, 5])
-        p = np.polynomial.Polynomial(np.append(-coefficients, 1))
-        assert p.roots().real.max() * unit == pytest.approx(lower, rel=1e-9)
-        goal = np.linalg.norm(powers @ p.coef) / (0.02 * np.sqrt(np.pi / 60))
-        assert (p - goal).roots().real.max() * unit == pytest.approx(upper, rel=1e-7)
+        p = [np.polynomial.Polynomial(column) for column in np.linalg.inv(np.linalg.qr(powers)[1]).T]
+        assert p[5].roots().real.max() * unit == pytest.approx(lower, rel=1e-9)
+        grown = sum(one**2 for one in p) - 1 / (0.02 * np.sqrt(np.pi / 60)) ** 2
+        roots = grown.roots()
+        assert roots[abs(roots.imag) < 1e-9].real.max() * unit == pytest.approx(upper, rel=1e-7)
 
 
 def test_an_upper_bound_fails_as_rarely_as_promised(monkeypatch):

@@ -47,7 +47,7 @@ SIMILAR = 1.26
 """Devices are worked on together where their numbers of rows differ by a factor of at most this."""
 
 
-PRODUCTS, POOLED = 24, 9
+PRODUCTS, POOLED = 21, 8
 """Products with all rows that a limited search may take, and how many of them for the L of f: each is as long as 0.7
 to 0.9 rounds of logistic regression."""
 
@@ -81,6 +81,8 @@ def tops(problem: LinearModel, search: Search) -> tuple[Array, float]:
     long = problem.counts.min() >= 8 * problem.features  # then all Gram matrices together take less than the rows
     if long and problem.features <= GRAM_LIMIT and not sp.issparse(problem.table.A):
         return _from_grams(problem)
+    if problem.counts.min() >= problem.features <= DENSE_LIMIT and not sp.issparse(problem.table.A):
+        return _from_stacks(problem, search)
     values, pooled = np.empty(len(problem.counts)), np.empty(1)
     tasks = _tasks(problem)
 
@@ -96,7 +98,7 @@ def tops(problem: LinearModel, search: Search) -> tuple[Array, float]:
     else:
         search.products = POOLED
         measure(None)
-        search.products = PRODUCTS - (POOLED if search.gaps else 0)  # none were needed where a Gram matrix was formed
+        search.products = PRODUCTS - POOLED
         problem.table.share_out(measure, tasks)
     top = float(pooled[0])
     return values, min(top, float(problem.weights @ values)) if search.limited else top
@@ -180,6 +182,31 @@ def _from_grams(problem: LinearModel) -> tuple[Array, float]:
     return values, float(np.linalg.eigvalsh(sum(parts) + penalty)[-1])
 
 
+def _from_stacks(problem: LinearModel, search: Search) -> tuple[Array, float]:
+    """The same where devices are many and small: their Gram matrices are worked on in stacks."""
+    values, tasks, penalty = np.empty(len(problem.counts)), _tasks(problem), np.diag(problem.penalty)
+    search.products, parts = PRODUCTS - POOLED, list(tasks)
+
+    def measure(at: int) -> None:
+        devices = tasks[at]
+        grams = _feature_grams(problem, devices)
+        parts[at] = np.tensordot(problem.weights[devices], grams, 1)
+        values[devices] = _stack_tops(grams + penalty, np.full(len(devices), problem.features), search)
+
+    problem.table.share_out(measure, range(len(tasks)))
+    return values, float(np.linalg.eigvalsh(sum(parts) + penalty)[-1])
+
+
+def _feature_grams(problem: LinearModel, devices: NDArray[np.intp]) -> Array:
+    """Kappa A_i^T A_i / n_i of some devices, dense."""
+    scale = problem.curvature / problem.counts[devices]
+    if len(devices) == 1:
+        parts = (gram(rows, np.full(rows.shape[0], scale[0])) for _, rows in problem.pieces(int(devices[0])))
+        return np.asarray(sum(parts))[None]
+    X = _dense_stack(problem, devices, problem.counts[devices])
+    return np.asarray(X.transpose(0, 2, 1) @ X * scale[:, None, None])
+
+
 def _alone(problem: LinearModel, device: int, search: Search) -> float:
     scale, penalty = problem.curvature / problem.counts[device], problem.penalty
     limit = DENSE_LIMIT if sp.issparse(problem.table.A) else min(GRAM_LIMIT, int(problem.counts[device]))
@@ -196,11 +223,10 @@ def _alone(problem: LinearModel, device: int, search: Search) -> float:
 def _dense_batch(problem: LinearModel, devices: NDArray[np.intp], search: Search) -> Array:
     """Devices with few rows, or with few features, as a stack of Gram matrices."""
     counts, d = problem.counts[devices], problem.features
-    X = _dense_stack(problem, devices, counts)
-    scale = problem.curvature / counts
-    if X.shape[1] <= d and not problem.intercept:
-        return _stack_tops(X @ X.transpose(0, 2, 1), counts, search) * scale + problem.mu
-    grams = X.transpose(0, 2, 1) @ X * scale[:, None, None] + np.diag(problem.penalty)
+    if counts.max() <= d and not problem.intercept:
+        X = _dense_stack(problem, devices, counts)
+        return _stack_tops(X @ X.transpose(0, 2, 1), counts, search) * (problem.curvature / counts) + problem.mu
+    grams = _feature_grams(problem, devices) + np.diag(problem.penalty)
     return _stack_tops(grams, np.full(len(devices), d), search)
 
 

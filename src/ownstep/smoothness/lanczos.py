@@ -9,10 +9,11 @@ of it; where the next eigenvalue is further away than a gap, the error is at mos
 Vectors are not reorthogonalised: for the largest eigenvalue that only costs products, never accuracy (Paige 1971).
 
 Where products are limited, a theta that is not known yet comes with an upper bound of the largest eigenvalue lambda
-(van Dorsselaer, Hochstenbach and van der Vorst 2000). With p(x) = det(x - T) the last vector of the iteration is p(H) v
-over beta_1 ... beta_m. So p(lambda) |u.v| <= beta_1 ... beta_m for lambda's eigenvector u and the start v, and
+(van Dorsselaer, Hochstenbach and van der Vorst 2000). The vectors of the iteration are p_k(H) v with polynomials p_0,
+..., p_m of degrees 0 to m, p_m = det(x - T) / (beta_1 ... beta_m). They are orthonormal. So for lambda's eigenvector u
+(u.v)^2 sum_k p_k(lambda)^2 is the square of u's projection on them, at most 1, and
 
-    lambda <= the x > theta with p(x) = beta_1 ... beta_m / c          wherever |u.v| >= c.
+    lambda <= the x > theta with sum_k p_k(x)^2 = 1 / c^2          wherever |u.v| >= c.
 
 A random direction in s dimensions has |u.v| < c with a probability of at most c sqrt(2 s / pi), whatever u is.
 """
@@ -192,9 +193,9 @@ def tops_of_stack(G: Array) -> Array:
 
 
 def _ceilings(alpha: Array, beta: Array, top: Array, sizes: NDArray[np.intp]) -> Array:
-    """Upper bounds of the largest eigenvalues of matrices whose T have ``top`` as theirs: p(x) c = beta_1 ... beta_m.
+    """Upper bounds of the largest eigenvalues of matrices whose T have ``top`` as theirs: where c^2 sum_k p_k^2 is 1.
 
-    p(x) is at least (x - top)^m, which tells where to look.
+    beta_1 ... beta_m p_m(x) is at least (x - top)^m, which tells where to look.
     """
     c = UNLUCKY * np.sqrt(np.pi / (2 * sizes))
     low, high = top, top + np.exp((np.log(beta).sum(axis=0) - np.log(c)) / len(alpha))
@@ -202,10 +203,12 @@ def _ceilings(alpha: Array, beta: Array, top: Array, sizes: NDArray[np.intp]) ->
         x = (low + high) / 2
         q = x - alpha[0]
         p = c * q / beta[0]
+        total = c**2 + p**2
         for diagonal, before, side in zip(alpha[1:], beta[:-1], beta[1:], strict=True):
             q = x - diagonal - before**2 / q
             p *= q / side
-        low, high = np.where(p < 1, x, low), np.where(p < 1, high, x)
+            total += p**2
+        low, high = np.where(total < 1, x, low), np.where(total < 1, high, x)
     return np.asarray(high)
 
 
