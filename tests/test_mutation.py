@@ -31,6 +31,7 @@ def text(module: str) -> bytes:
     return (SOURCE / module).read_bytes()
 
 
+@pytest.mark.slow
 def test_every_mistake_by_hand_can_be_planted(tool):
     planted = tool.by_hand(text)
     assert len({mutant.key for mutant in planted}) == len(planted) == len(tool.CONFIG["mistakes"])
@@ -40,6 +41,7 @@ def test_every_mistake_by_hand_can_be_planted(tool):
         assert tool.relevant(mutant.module)
 
 
+@pytest.mark.slow
 def test_every_argued_survivor_is_one_mutant(tool):
     modules = {entry["module"] for entry in tool.CONFIG["equivalent"]}
     pool = [m for module in modules for m in tool.mutants(module, text(module).decode())]

@@ -146,7 +146,7 @@ def test_lanczos_is_not_stopped_where_an_eigenvalue_may_still_be_missing(monkeyp
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("large", [300, 10**9])
 def test_constants_of_small_dense_devices_come_with_that_of_f(large, intercept, monkeypatch):
-    """Devices of 8 to 90 rows of seven features or eight, in stacks and alone, in any order, with weights of their own."""
+    """Devices of 8 to 90 rows of seven features or eight, in stacks and alone, in any order, with own weights."""
     monkeypatch.setattr(spectrum, "FEW_DEVICES", 0)
     monkeypatch.setattr(every_device, "LARGE", large)
     monkeypatch.setattr(every_device, "BATCH", 900)

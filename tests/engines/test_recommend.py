@@ -120,6 +120,7 @@ def test_the_sample_finds_nearly_the_fastest():
     assert took[chosen.rows[0].method] <= 1.3 * min(took.values())
 
 
+@pytest.mark.slow
 def test_the_absent_make_it_longer_and_are_drawn_from_the_seed():
     problem = made(n=600, d=10, mu=1e-2)
     everyone, some = (rehearse(problem, [FAST], absent=a) for a in (0.0, 0.2))

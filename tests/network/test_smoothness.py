@@ -93,6 +93,7 @@ def test_settled_is_what_the_second_half_of_the_draws_added():
         np.testing.assert_allclose(made.settled, history[draws - 1] / history[half - 1] - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [None, SquaredL2(0.5), TensorNorms(0.1)])
 def test_power_matches_the_dense_hessian(penalty):
     made = problem(3, penalty=penalty)

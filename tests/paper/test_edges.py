@@ -86,6 +86,7 @@ def test_attribution_s_factors_and_what_uniform_weights_cost():
     assert "better still" not in attribution._worst(about | {"values": harm | {attribution.BEST: 1.0}})
 
 
+@pytest.mark.slow
 def test_the_worst_case_is_taken_with_the_papers_switch_and_the_best_fixed_step():
     from ownstep import GD, At, OwnStep, pep
 

@@ -39,6 +39,7 @@ def test_the_rules_decide(own, fifty, default, word):
     assert own_curvature.verdict(made(own, fifty, default))["verdict"] == word
 
 
+@pytest.mark.slow
 def test_a_small_run_makes_a_verdict_and_a_figure(tmp_path):
     jobs = [("one", 1, "lbfgs", None), ("one", 1, "newton", None), ("one", 1, "own_curvature", 10)]
     jobs += [(s, 3, "own_curvature", 10) for s in ("iid", "label", "by_norm", "dirichlet")]

@@ -235,6 +235,7 @@ def test_the_statement_is_run_as_the_method_runs(certificate: dict) -> None:
     np.testing.assert_allclose(at(slope), w @ np.array([H[c] @ points[4] for c in range(2)]), atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["value", "gradient"])
 def test_devices_that_all_differ_are_certified(metric: str) -> None:
     """Constants of 53 bits: elimination alone took minutes for six such devices. No part of the bound is given away."""
@@ -285,6 +286,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     return int(stopped.value.code or 0), out, err
 
 
+@pytest.mark.slow
 def test_the_statement_binds_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """What the options of pep state is regenerated from the method, and anything else is told apart."""
     target, steps = str(tmp_path / "out.json"), str(tmp_path / "steps.json")
@@ -367,6 +369,7 @@ def test_doubles_become_weights_that_sum_to_one() -> None:
     assert sum(Fraction(d["weight"]) * d["count"] for d in entries) == 1
 
 
+@pytest.mark.slow
 def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = str(tmp_path / "out.json")
     setting = ["pep", "--L", "0.5,1.5", "--mu", "0.1", "--rounds", "4", "--switch", "2", "--rstar", "0.1"]

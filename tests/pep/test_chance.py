@@ -35,6 +35,7 @@ def tree(devices, rounds, chances, steps=None):
     return p.solve([([(1.0, start)], 1.0)], level, [])
 
 
+@pytest.mark.slow
 def test_the_mean_over_coins_against_a_plain_program() -> None:
     chances = [
         (here, 0.6 ** len(here) * 0.4 ** (2 - len(here)))

@@ -63,6 +63,7 @@ def test_one_own_local_step_is_algorithm_1() -> None:
     assert one.upper == pytest.approx(pep.worst_case(OwnStep(Never()), DEVICES, 2, 1.0, 0.5).upper, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_absent_devices_against_a_plain_program() -> None:
     """The others' moves are rescaled by the weight that took part."""
     present = np.array([[True, False], [True, True], [False, True]])

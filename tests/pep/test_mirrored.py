@@ -120,6 +120,7 @@ def test_two_devices_are_enclosed_where_the_class_is_not() -> None:
     assert "divided into 2 parts" in bound.status
 
 
+@pytest.mark.slow
 def test_two_devices_that_differ_judged_one_by_one() -> None:
     """The worst of two unlike devices: parts of the spectrum narrow the enclosure, and more effort narrows it more."""
     unlike = pep.repeated([1.0, 2.5], [0.1, 0.4])

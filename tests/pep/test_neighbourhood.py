@@ -55,6 +55,7 @@ def test_against_a_plain_program(method, devices) -> None:
     assert found.lower >= (0.999 if devices is ALIKE else 0.8) * found.radius
 
 
+@pytest.mark.slow
 def test_long_worst_cases_tend_to_it() -> None:
     """From a start near x*, eight rounds of a method that contracts by 0.25 have forgotten the start."""
     devices, network = pep.repeated([1.0], 0.75, [4]), pep.Spectral(-0.4, 0.4)

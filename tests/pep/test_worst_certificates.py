@@ -47,6 +47,7 @@ def bounded(name: str):
     return pep.worst_case(method, devices, options.pop("rounds", 2), 1.0, 0.5, metric, effort=0.2, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_worst_devices_and_means_are_proved(name: str) -> None:
     bound = bounded(name)
@@ -351,6 +352,7 @@ def forged(worst: dict, mean: dict, two: dict, changing: dict) -> dict[str, tupl
     return out
 
 
+@pytest.mark.slow
 def test_every_condition_stops_a_forgery(worst: dict, mean: dict, two: dict, changing: dict) -> None:
     """Without it one of the forgeries above gets through, or crashes in place of being refused."""
     known = forged(worst, mean, two, changing)
