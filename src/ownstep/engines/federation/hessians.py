@@ -201,7 +201,7 @@ def told(answer: Answer, ask: Ask, seen: Any, rule: str, share: float, rows: Arr
 
 
 def check_sketch(ask: Ask, numbers: Array | None, L: float) -> None:
-    """Refuse a sketch with more curvature than the site's own L allows: no eigenvalue is above L, no trace above d L."""
+    """Refuse a sketch of more curvature than the site's L allows: no eigenvalue is above L, no trace above d L."""
     if numbers is None:
         return
     sketch = unpack_sketch(numbers, ask, "its sketch")
