@@ -29,7 +29,7 @@ from ownstep.engines.federation.app import init  # noqa: E402
 from ownstep.engines.federation.nodes import Nodes  # noqa: E402
 from ownstep.engines.federation.secure import SecurePlus, _Proxy, _Strategy  # noqa: E402
 from ownstep.engines.federation.site import Site, load_open_site, site_app  # noqa: E402
-from ownstep.engines.federation.wire import Question, Refused, checked, size  # noqa: E402
+from ownstep.engines.federation.wire import Question, Refused, _losses, checked, size  # noqa: E402
 from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold  # noqa: E402
 from ownstep.problems import BinaryLogistic  # noqa: E402
 from ownstep.smoothness import Smoothness  # noqa: E402
@@ -944,6 +944,21 @@ def test_secure_aggregation_has_room_for_so_many_sites(bits, sites, allowed):
         SecurePlus(bits=bits).gather(None, roster, None, None, 0)
     if not allowed:
         assert str(caught.value) == f"secure aggregation with {bits} bits is for 2 to {2 ** (32 - bits)} sites"
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({}, "its loss is None, asked for were 2 numbers"),
+        ({"loss": 1.0}, "its loss is 1.0, asked for were 2 numbers"),
+        ({"loss": [1.0]}, "asked for were 2 numbers"), ({"loss": [1.0, 2.0, 3.0]}, "asked for were 2 numbers"),
+        ({"loss": [1.0, float("nan")]}, "its loss is nan"), ({"loss": [float("inf"), 1.0]}, "its loss is inf"),
+    ],
+)  # fmt: skip
+def test_there_is_one_finite_loss_per_question(told, why):
+    with pytest.raises(Refused, match=why):
+        _losses(MetricRecord(told), "loss", 2)
+    assert _losses(MetricRecord({"loss": [1, 2]}), "loss", 2) == [1.0, 2.0]
 
 
 def test_limits_of_secure_parameters():

@@ -318,6 +318,37 @@ def test_ranks_that_drift_apart_are_noticed_at_the_end(part):
         on_ranks(2, lambda ranks: go(ranks, 1e-15 if part == "x" else 1))
 
 
+def test_what_a_rank_remembers_comes_back_as_it_was_kept():
+    """Its own devices' part; gradients as tensors where the problem's are, the rest as the numbers that they are."""
+    problem = make_least_squares(devices=6)
+    d = problem.dim
+    kept = {
+        "gradients": np.arange(6.0 * d).reshape(6, d), "losses": np.arange(6.0), "known": np.arange(6) % 2 == 0,
+        "fresh": np.arange(6) % 3 == 0, "curvature": np.arange(6.0) + 0.1,
+    }  # fmt: skip
+
+    def restored(ranks):
+        memory = SharedAnswering(halves(ranks, problem), None).memory
+        for points in (np.arange(float(d)), np.arange(6.0 * d).reshape(6, d)):
+            arrays = {f"memory_{name}": part for name, part in kept.items()}
+            arrays |= {"memory_points": points, "memory_previous": np.asarray(2.5), "other": np.ones(1)}
+            memory.restore(arrays, torch.zeros(d, dtype=torch.float32))
+            assert list(arrays) == ["other"]
+            mine = slice(0, 4) if ranks.rank == 0 else slice(4, 6)
+            for name, part in kept.items():
+                found = getattr(memory, name)
+                assert torch.is_tensor(found) is (name == "gradients")
+                assert name == "gradients" or found.dtype == part.dtype
+                np.testing.assert_array_equal(np.asarray(found), part[mine])
+            np.testing.assert_array_equal(np.asarray(memory.points), points[mine] if points.ndim == 2 else points)
+            assert memory.points.dtype == torch.float32
+            assert (memory.previous, memory.previous_of_all) == (2.5, 2.5)
+        memory.restore({}, torch.zeros(d))  # nothing was kept: nothing changes
+        assert memory.previous == 2.5
+
+    on_ranks(2, restored)
+
+
 def halves(ranks, problem) -> Shared:
     return Shared(problem.keep([0, 1, 2, 3] if ranks.rank == 0 else [4, 5]), ranks, problem.weights)
 

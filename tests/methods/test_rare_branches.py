@@ -204,6 +204,16 @@ def test_a_narrow_bracket_ends_a_search():
     assert NARROW == 0.1
 
 
+def test_a_search_knows_when_it_has_been_low_enough_on_a_rising_slope():
+    """Stage 2 of the paper begins at the first trial with enough decrease and a slope of at least 0, and stays."""
+    begun = Search.begin(1.0, -1.0, 1.0, 0.0)
+    up, down = begun.seen(0.5, 2.0), begun.seen(0.5, -2.0)
+    assert (up.done, up.lifted, down.done, down.lifted) == ("", True, "", False)
+    assert not begun.seen(1.5, 2.0).lifted  # not low enough
+    assert up.seen(0.9, -2.0).lifted
+    assert not down.seen(0.4, -2.0).lifted
+
+
 def test_a_line_has_no_minimiser():
     """Equal slopes and the values of a line: the middle between, or the end of what is allowed beyond."""
     a, b = End(0.0, 1.0, -1.0), End(2.0, -1.0, -1.0)

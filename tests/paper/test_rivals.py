@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ownstep import paper, partition
 from ownstep.engines import TimeModel, describe, price, run
-from ownstep.methods import GD, At, FedAdam, GradientTracking, OwnStep
+from ownstep.methods import GD, At, FedAdam, FedAvg, GradientTracking, OwnStep
 from ownstep.paper.appendix import absent_devices as participation
 from ownstep.paper.appendix import against_fedopt as fedopt
 from ownstep.paper.appendix import against_gossip as gossip
@@ -545,3 +546,31 @@ def test_a_trend_runs_every_value_with_every_seed(monkeypatch):
         assert found["switched_at"] == {trend.OURS: 9}
         assert (found["seed"], found["gain"], found["L"]) == (5, devices.gain, devices.L.tolist())
         assert found["gain_over_true_L"] == setting.plan.gain_over_true
+
+
+@pytest.mark.parametrize(("budget", "most"), [(20, 20), (5, 9)])
+def test_a_search_of_a_contest_takes_its_budget_and_nine_octaves_for_a_step_alone(budget, most, monkeypatch):
+    """At least nine settings; GD's are 2^-2 to 2^6 times 1/L-bar, and a rival's are its own; to the tightest level."""
+    asked, ran = [], []
+    devices = Devices(np.array([0.5, 0.5]), np.array([2.0, 6.0]))
+
+    def tune(method, problem, rounds, **options):
+        asked.append((method, rounds, options))
+        return SimpleNamespace(method="found", settings=(("step", 0.5),), rounds_spent=77)
+
+    monkeypatch.setattr(contest, "tune", tune)
+    monkeypatch.setattr(contest, "run", lambda *a, **k: ran.append((a, k)) or "history")
+    monkeypatch.setattr(contest, "_kept", lambda *a: a)
+    monkeypatch.setattr(contest, "goal_of", lambda setting, levels: 0.125)
+    setting = SimpleNamespace(problem="p", plan=SimpleNamespace(devices=devices))
+    for method in (GD(), FedAvg()):
+        told = contest.tuned(setting, "name", method, 30, (1e-2,), 7, budget, participation="rule")
+        assert told == (setting, "name", "history", {"step": 0.5, "rounds_spent": 77}, (1e-2,))
+    for (method, rounds, options), grid in zip(
+        asked, ({"step": tuple(2.0**o / 4.0 for o in range(-2, 7))}, None), strict=True
+    ):
+        assert rounds == 30
+        engine = options.pop("engine")
+        assert callable(engine)
+        assert options == {"grid": grid, "budget": most, "target": 0.125, "seed": 7, "participation": "rule"}, method
+    assert ran == [(("found", "p", 30), {"name": "name", "participation": "rule"})] * 2
