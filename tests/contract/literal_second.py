@@ -59,11 +59,11 @@ def own_curvature(method, world):
     M, even, known = 0.0, 0.0, [U @ np.diag(values) @ U.T for values, U in pairs]
     for i, (w, H, k, (_, U)) in enumerate(zip(weights, data, ranks, pairs, strict=True)):
         left, rest, b = np.trace(H - known[i]), np.eye(d) - U @ U.T, 0.0
-        of_others = np.zeros((d, d))
-        if sum(n > 0 for n in ranks) > 1:  # what the others sent, where this device sent nothing
-            others = sum(v * S for j, (v, S) in enumerate(zip(weights, known, strict=True)) if j != i) / (1 - w)
-            of_others = rest @ others @ rest
-            b = min(1.0, left / 2 / np.trace(of_others)) if k < d else 0.0
+        sent = sum(v * S for v, S in zip(weights, known, strict=True))
+        of_others = rest @ sent @ rest
+        if sum(n > 0 for n in ranks) > 1 and k < d:  # what the others sent, where this device sent nothing
+            foretold = np.trace(U.T @ (sent - w * known[i]) @ U) / (1 - w) / np.trace(known[i])
+            b = min(1.0, foretold, left / 2 / np.trace(of_others))
         rho = (left - b * np.trace(of_others)) / (d - k) if k < d else 0.0
         M, even = M + w * (known[i] + b * of_others + rho * rest), even + w * rho
     values, U = np.linalg.eigh(M)  # nothing curves less than the rest

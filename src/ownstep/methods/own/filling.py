@@ -1,14 +1,16 @@
 """What the sketches of other devices say of the directions that a device did not send.
 
 A device tells k eigenpairs (U_i, Lambda_i), and of the rest of its Hessian only the trace. Spread evenly, that rest is
-too small along what the others sent and too large elsewhere. With S_i the weighted mean of U_j Lambda_j U_j^T over the
-other devices and P_i = I - U_i U_i^T,
+too small along what the others sent and too large elsewhere, where devices are alike. With S = sum_j w_j U_j Lambda_j
+U_j^T, all that was sent, and P_i = I - U_i U_i^T,
 
-    H_i  ~  U_i Lambda_i U_i^T + b_i P_i S_i P_i + rho_i P_i,      b_i = min(1, left_i / (2 tr P_i S_i P_i)),
-                                                                  rho_i = (left_i - b_i tr P_i S_i P_i) / (d - k_i),
+    H_i  ~  U_i Lambda_i U_i^T + b_i P_i S P_i + rho_i P_i,       rho_i = (left_i - b_i tr P_i S P_i) / (d - k_i),
+    b_i = min(a_i, left_i / (2 tr P_i S P_i)),                     left_i = tr(H_i - U_i Lambda_i U_i^T).
 
-where left_i = tr(H_i - U_i Lambda_i U_i^T). At most half of the rest is taken to lie where the others' sketches are, so
-that no direction is without curvature. One device alone, and one that sends everything, is as before.
+a_i, at most 1, says how well the others foretell what the device did send: the trace of what they sent along U_i,
+tr U_i^T (S - w_i U_i Lambda_i U_i^T) U_i / (1 - w_i), over tr Lambda_i. And at most half of the rest is taken to lie
+where the others' sketches are, so that no direction is without curvature. S has the weights of the devices, so one of
+few rows says little about one of many. One device alone, and one that sends everything, is as before.
 
 All of it happens in the span of all vectors, or in R^d where they are more than d.
 """
@@ -61,14 +63,15 @@ def _coordinates(gram: Array, eps: float) -> tuple[Array, Array]:
 
 def _summed(Z: Array, values: Array, owner: NDArray[np.int_], share: Array, left: Array, d: int) -> tuple[Array, float]:
     """(sum_i w_i H_i - rho I, rho) in coordinates in which the rows of Z are the vectors."""
-    S = Z.T @ ((share[owner] * values)[:, None] * Z)  # P_i leaves of it (1 - w_i) P_i S_i P_i
+    S = Z.T @ ((share[owner] * values)[:, None] * Z)
     F, inner = Z @ S, np.zeros_like(Z)
     total, blocks = float(np.trace(S)), [np.flatnonzero(owner == i) for i in range(len(share))]
-    trace = np.array([total - float(np.einsum("ij,ij->", F[at], Z[at])) for at in blocks])
-    trace = np.maximum(trace, 0.0) / (1 - share)
-    b = np.minimum(1.0, SHARE * left / np.maximum(trace, np.finfo(float).tiny))
+    trace = np.array([max(0.0, total - float(np.einsum("ij,ij->", F[at], Z[at]))) for at in blocks])
+    sent, tiny = np.bincount(owner, values, len(share)), np.finfo(float).tiny
+    foretold = np.maximum(total - trace - share * sent, 0.0) / np.maximum((1 - share) * sent, tiny)
+    b = np.minimum(np.where(sent > 0, np.minimum(foretold, 1.0), 1.0), SHARE * left / np.maximum(trace, tiny))
     others = np.maximum(d - np.bincount(owner, minlength=len(share)), 1)
-    rho, a = (left - b * trace) / others, share * b / (1 - share)
+    rho, a = (left - b * trace) / others, share * b
     for i, at in enumerate(blocks):
         inner[at] = a[i] * ((F[at] @ Z[at].T) @ Z[at])
     moved = a[owner][:, None] * F
