@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -238,28 +239,34 @@ def hang(folder: Path) -> None:
     """Rank 1 stops in round 5 and never answers again."""
     shared = cluster.deal(logistic(), deadline=2)
 
+    seen = []
+
     def watch(k, x):
+        seen.append(time.monotonic())
         if shared.ranks.rank == 1 and k == 5:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     try:
         cluster.run(OwnStep(), shared, 100, observe=watch)
     except OwnstepError as error:
-        (folder / f"said-{shared.ranks.rank}").write_text(str(error))
+        (folder / f"said-{shared.ranks.rank}").write_text(f"{error}\n{time.monotonic() - seen[-1]}")
 
 
 def freeze_host(folder: Path) -> None:
     """Rank 0, which hosts the store when there is no torchrun, stops in round 5."""
     shared = cluster.deal(logistic(), deadline=2)
 
+    seen = []
+
     def watch(k, x):
+        seen.append(time.monotonic())
         if shared.ranks.rank == 0 and k == 5:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     try:
         cluster.run(OwnStep(), shared, 100, observe=watch)
     except OwnstepError as error:
-        (folder / f"said-{shared.ranks.rank}").write_text(str(error))
+        (folder / f"said-{shared.ranks.rank}").write_text(f"{error}\n{time.monotonic() - seen[-1]}")
 
 
 def other_data(folder: Path) -> None:

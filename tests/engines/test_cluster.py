@@ -35,6 +35,8 @@ from .test_local import assert_same_history
 pytestmark = pytest.mark.xdist_group("processes")
 
 ROOT = Path(__file__).parents[2]
+SOON = 2 + 10 + 20
+"""Seconds until a frozen rank is named: its deadline, the ten that are promised, and what a busy machine adds."""
 LIMIT = 300
 """Seconds after which a start is ended; they take a tenth of it on an idle machine."""
 
@@ -263,24 +265,39 @@ def test_a_killed_rank_is_restarted_and_the_history_is_that_of_an_unbroken_run(t
     close(whole, local.run(OwnStep(At(150)), worker.logistic(), 300))
 
 
-def test_a_hung_rank_ends_in_an_error_that_names_it(tmp_path):
-    with ranks_of(3, "hang", tmp_path) as children:
-        wait(tmp_path, children[0], children[2])
-        assert children[1].is_alive()  # it still hangs: nobody waited for it
-        for r in (0, 2):
-            said = (tmp_path / f"said-{r}").read_text()
-            assert said.startswith("round ")
-            assert f"no answer from rank 1 ({socket.gethostname()}, process {children[1].pid}) within 2 s" in said
+@pytest.fixture(scope="module")
+def frozen(tmp_path_factory):
+    """By task what the others said, each with its seconds, and the frozen process; both wait at the same time."""
+    folders = {task: tmp_path_factory.mktemp(task) for task in ("hang", "freeze_host")}
+    with ranks_of(3, "hang", folders["hang"]) as hung, ranks_of(3, "freeze_host", folders["freeze_host"]) as hostless:
+        wait(folders["hang"], hung[0], hung[2])
+        wait(folders["freeze_host"], *hostless[1:])
+        assert hung[1].is_alive()  # they are still frozen: nobody waited for them
+        assert hostless[0].is_alive()
+        pids = {"hang": hung[1].pid, "freeze_host": hostless[0].pid}
+    said = {
+        task: {path.name: path.read_text().rpartition("\n") for path in folder.glob("said-*")}
+        for task, folder in folders.items()
+    }
+    return {task: (said[task], pids[task]) for task in folders}
 
 
-def test_a_frozen_host_of_the_store_ends_the_others_too(tmp_path):
-    with ranks_of(3, "freeze_host", tmp_path) as children:
-        wait(tmp_path, *children[1:])
-        assert children[0].is_alive()
-        for r in (1, 2):
-            said = (tmp_path / f"said-{r}").read_text()
-            assert said.startswith("round ")
-            assert f"rank 0 ({socket.gethostname()}, process {children[0].pid})" in said
+def test_a_hung_rank_ends_in_an_error_that_names_it(frozen):
+    said, pid = frozen["hang"]
+    assert set(said) == {"said-0", "said-2"}
+    for text, _, seconds in said.values():
+        assert float(seconds) < SOON
+        assert text.startswith("round ")
+        assert f"no answer from rank 1 ({socket.gethostname()}, process {pid}) within 2 s" in text
+
+
+def test_a_frozen_host_of_the_store_ends_the_others_too(frozen):
+    said, pid = frozen["freeze_host"]
+    assert set(said) == {"said-1", "said-2"}
+    for text, _, seconds in said.values():
+        assert float(seconds) < SOON
+        assert text.startswith("round ")
+        assert f"rank 0 ({socket.gethostname()}, process {pid})" in text
 
 
 def test_ranks_that_split_their_data_differently_are_refused(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import shutil
+import subprocess
 import time
 import tomllib
 import types
@@ -30,7 +32,7 @@ from ownstep.engines.federation.nodes import Nodes  # noqa: E402
 from ownstep.engines.federation.secure import SecurePlus, _Proxy, _Strategy  # noqa: E402
 from ownstep.engines.federation.site import Site, load_open_site, site_app  # noqa: E402
 from ownstep.engines.federation.wire import Question, Refused, _losses, checked, size  # noqa: E402
-from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnStep, Scaffold  # noqa: E402
+from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnCurvature, OwnStep, Scaffold  # noqa: E402
 from ownstep.problems import BinaryLogistic  # noqa: E402
 from ownstep.smoothness import Smoothness  # noqa: E402
 from ownstep.support.errors import InvalidInput, OwnstepError  # noqa: E402
@@ -523,6 +525,17 @@ def test_a_restarted_coordinator_goes_on_as_if_nothing_had_happened(small_logist
     assert ours.settings["absences"] == unbroken.settings["absences"]
 
 
+def test_a_coordinator_goes_on_from_the_checkpoint_before_a_damaged_one(small_logistic, tmp_path, caplog):
+    for rounds in (2, 4):
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), rounds, ALL, folder=tmp_path, name="a run")
+    kept = tmp_path / "a-run.ckpt.npz"
+    kept.write_bytes(kept.read_bytes()[:-200])
+    ours = fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 6, ALL, folder=tmp_path, name="a run")
+    assert "going on from" in caplog.text
+    np.testing.assert_array_equal(ours.x, fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 6, ALL).x)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a-run.ckpt.1.npz", "a-run.ckpt.npz", "sites.json"]
+
+
 def test_a_coordinator_goes_on_without_a_site_that_is_away_and_knows_one_with_a_new_node_id(small_logistic, tmp_path):
     fed.run(OwnStep(At(2)), DirectGrid(apps_of(small_logistic)), 3, BRIEF, folder=tmp_path)
     apps = apps_of(small_logistic)
@@ -536,6 +549,36 @@ def test_a_coordinator_goes_on_without_a_site_that_is_away_and_knows_one_with_a_
     ours = fed.run(OwnStep(At(2)), again, 5, BRIEF, folder=tmp_path)
     assert ours.took_part[3:].tolist() == [[True, False, True]] * 2
     assert {a["site"] for a in ours.settings["absences"]} == {"D2"}
+
+
+def test_a_run_goes_on_as_what_it_began_or_not_at_all(small_logistic, tmp_path):
+    def start(method, rounds, terms=ALL):
+        return fed.run(method, DirectGrid(apps_of(small_logistic)), rounds, terms, folder=tmp_path, name="a run")
+
+    start(OwnCurvature(rank=3), 2)
+    (kept,) = tmp_path.glob("a-run.ckpt.npz")
+    before = kept.read_bytes()
+    for method, terms, message in (
+        (OwnCurvature(rank=4), ALL, "is of another run .its method differs"),
+        (GD(0.1), ALL, "is of another run .its method differs"),
+        (OwnCurvature(rank=3), replace(ALL, missing="last"), "missing='rescale', and this one has 'last'; it was left"),
+    ):
+        with pytest.raises(OwnstepError, match=message):
+            start(method, 4, terms)
+        assert kept.read_bytes() == before
+    assert start(OwnCurvature(rank=3), 4).rounds == 4
+
+
+@pytest.mark.parametrize("column", ["samples", "L", "mu", "losses", "nodes"])
+@pytest.mark.parametrize("entry", [None, "a", float("inf")])
+def test_a_list_of_sites_that_is_none_is_called_so(small_logistic, tmp_path, column, entry):
+    fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 2, ALL, folder=tmp_path)
+    listed = tmp_path / "sites.json"
+    told = json.loads(listed.read_text())
+    told[column][1] = entry
+    listed.write_text(json.dumps(told))
+    with pytest.raises(OwnstepError, match=r"sites.json' is not a readable list of sites: "):
+        fed.run(GD(0.1), DirectGrid(apps_of(small_logistic)), 4, ALL, folder=tmp_path)
 
 
 def test_nobody_takes_the_place_of_a_site_that_is_there(small_logistic, tmp_path):
@@ -1105,6 +1148,8 @@ def test_init_writes_an_app_that_flower_accepts(tmp_path, capsys):
     for name in ("FLWR_TELEMETRY_ENABLED=0", "FLWR_DISABLE_UPDATE_CHECK=1", "RAY_USAGE_STATS_ENABLED=0"):
         assert name in env
     assert "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1" in env
+    told = subprocess.run(["sh", "-c", "umask 022; . ./env.sh; umask"], cwd=folder, capture_output=True, text=True)
+    assert int(told.stdout, 8) == 0o077, told.stderr  # replies in Flower's database are for their owner alone
     assert "$" not in (folder / "README.md").read_text()
 
 

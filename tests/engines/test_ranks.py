@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import itertools
 import os
 import signal
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +22,7 @@ import torch
 
 from ownstep import partition
 from ownstep.engines import Bernoulli, Limits, TimeModel, cluster, saving
+from ownstep.engines import checkpoint as ckpt
 from ownstep.engines.cluster import ranks
 from ownstep.engines.cluster import store as stores
 from ownstep.engines.cluster.answering import SharedAnswering
@@ -237,6 +241,46 @@ def test_a_run_goes_on_from_what_another_number_of_ranks_wrote(method, tmp_path)
     np.testing.assert_allclose(resumed.x, whole.x, atol=1e-12)
     np.testing.assert_allclose(resumed.value, whole.value, rtol=1e-12)
     np.testing.assert_array_equal(resumed.phase, whole.phase)
+
+
+def test_ranks_on_one_file_system_all_go_on_from_the_one_before(tmp_path, monkeypatch):
+    """One of them finds the newest damaged and the one before it whole; nobody may move that away from the others."""
+    path, problem, real, turn = tmp_path / "run.npz", make_logistic(devices=6), ckpt.about, itertools.count()
+    for rounds in (4, 8):
+        local.run(OwnStep(At(5)), problem, rounds, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-200])
+
+    def slowly(file, shown=None):
+        try:
+            return real(file, shown)
+        except ckpt.Unreadable:
+            time.sleep(0.1 * next(turn))
+            raise
+
+    monkeypatch.setattr(ckpt, "about", slowly)
+    kept = on_ranks(3, lambda r: cluster.run(OwnStep(At(5)), shared(r, problem), 12, checkpoint=path))
+    for history in kept:
+        np.testing.assert_allclose(history.x, local.run(OwnStep(At(5)), problem, 12).x, rtol=1e-12)
+    assert [int(real(file)["k"]) for file in ckpt.there(path)] == [12, 4]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_rank_without_room_to_unpack_a_checkpoint_says_so_and_ends_all(tmp_path, monkeypatch):
+    path, problem = tmp_path / "run.npz", make_logistic(devices=6)
+    local.run(GD(), problem, 4, checkpoint=path)
+    real = Path.write_bytes
+    full = itertools.count()
+
+    def no_room(self, data):
+        if next(full) == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", no_room)
+    with pytest.raises(OwnstepError, match=r"cannot unpack the checkpoint .*run\.npz' on this machine: .*No space"):
+        on_ranks(3, lambda r: cluster.run(GD(), shared(r, problem), 6, checkpoint=path))
+    monkeypatch.undo()
+    assert on_ranks(3, lambda r: cluster.run(GD(), shared(r, problem), 6, checkpoint=path))[0].rounds == 6
 
 
 def test_bytes_are_the_sums_and_the_rows_that_cross():

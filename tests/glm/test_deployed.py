@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,9 @@ from ownstep.support.errors import InvalidInput, OwnstepError
 
 from ..conftest import needs
 from .test_fit import call, sample
+
+QUICK = Path(__file__).parents[1] / "engines" / "quick_flower"
+"""On the path of Flower's programs this makes their waits short."""
 
 
 def same_table(there, here) -> None:
@@ -55,6 +59,7 @@ def test_the_demo_over_tls_gives_the_table_of_one_process(tmp_path, capsys, monk
     logs = {"log_json": tmp_path / "log.jsonl", "metrics": tmp_path / "metrics.prom"}
     monkeypatch.setattr(hospitals, "load", lambda name: data)
     monkeypatch.setattr(hospitals, "rehearse", partial(rehearse, **logs))
+    monkeypatch.syspath_prepend(QUICK)
     code, out, err = call(capsys, "demo", "--engine", "federation", "--out", str(tmp_path / "demo"), "--json")
     assert code == 0, err
     told = json.loads(out)

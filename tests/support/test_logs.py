@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import pytest
 
@@ -49,3 +50,15 @@ def test_a_run_logs_every_round(tmp_path, capsys):
     assert [line["round"] for line in lines] == [0, 1, 2, 3, 4]
     assert any(line["absent"] for line in lines)
     assert 'ownstep_round{run="own_step"} 4.0' in (tmp_path / "m.prom").read_text()
+
+
+def test_a_full_disk_leaves_whole_lines_alone(tmp_path, monkeypatch):
+    file, real = tmp_path / "log.jsonl", os.write
+    log = RoundLog(file)
+    log.event(event="first")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, line: real(descriptor, line[:7]))
+        with pytest.raises(OwnstepError, match="cannot write the log .*No space left"):
+            log.event(event="second")
+    log.event(event="third")
+    assert [json.loads(line)["event"] for line in file.read_text().splitlines()] == ["first", "third"]

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,13 @@ def main() -> None:
     parser.add_argument("--federation", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=45.0, help="no trial is begun later than this")
     parser.add_argument("--out", type=Path, default=Path("results/torture.json"))
+    parser.add_argument(
+        "--join", type=Path, nargs="+", help="records of parts, of one seed: write them as one, no trial"
+    )
     chosen = parser.parse_args()
+    if chosen.join:
+        sys.exit(0 if join(chosen.join, chosen.out) else 1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the federation's processes end with this one
     began = time.monotonic()
     book = Book(chosen.out, chosen.seed, began, chosen.minutes)
     with tempfile.TemporaryDirectory(prefix="ownstep-torture-") as name:
@@ -43,6 +50,23 @@ def main() -> None:
             _federation(root, book, chosen.federation, chosen.seed)
         book.many("cluster", _in_folder(root, "cluster", cluster.trial), cluster.FAULTS, chosen.cluster)
     sys.exit(0 if book.close() else 1)
+
+
+def join(parts: list[Path], out: Path) -> bool:
+    """One record of parts that had one seed and one version of the code; True if every promise was kept."""
+    told = [json.loads(part.read_text()) for part in parts]
+    alike = {(part["seed"], part["version"], part["commit"]) for part in told}
+    if len(alike) != 1:
+        raise SystemExit(f"these are not parts of one run: seed, version and commit are {sorted(alike)}")
+    whole: dict[str, Any] = dict(told[0])
+    whole |= {key: sum((Counter(part[key]) for part in told), Counter()) for key in ("kept", "broken")}
+    whole["broken"] = {engine: whole["broken"][engine] for engine in whole["kept"]}
+    whole["outcomes"] = {engine: found for part in told for engine, found in part["outcomes"].items()}
+    whole["minutes"] = round(sum(part["minutes"] for part in told), 1)
+    whole["parts"] = [{key: part[key] for key in ("machine", "minutes", "kept", "broken")} for part in told]
+    whole["trials"] = [trial for part in told for trial in part["trials"]]
+    out.write_text(json.dumps(whole, indent=1) + "\n")
+    return not any(whole["broken"].values())
 
 
 def _in_folder(root: Path, engine: str, trial: Callable[..., Trial]) -> Callable[[str, int], Trial]:
@@ -63,6 +87,7 @@ def _federation(root: Path, book: Book, count: int, seed: int) -> None:
     folder.mkdir()
     running = federation.Federation(folder, seed)
     try:
+        running.measure()
         book.many("federation", lambda fault, s: federation.trial(running, fault, s), federation.FAULTS, count)
     finally:
         running.net.close()

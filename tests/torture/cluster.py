@@ -62,12 +62,12 @@ def work(folder: Path, method: str, seed: int, fault: Fault) -> History:
     return history
 
 
-def start(folder: Path, method: str, seed: int, faults: dict[int, Fault]) -> list[Any]:
+def start(folder: Path, method: str, seed: int, faults: dict[int, Fault], size: int = RANKS) -> list[Any]:
     """All ranks, each with its own fault."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1"}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1"}
     place |= {"GLOO_SOCKET_IFNAME": torchrun.environment().get("GLOO_SOCKET_IFNAME", "lo")}
     return [
         fork(
@@ -77,12 +77,12 @@ def start(folder: Path, method: str, seed: int, faults: dict[int, Fault]) -> lis
             LOCAL_RANK=str(r),
             **place,
         )
-        for r in range(RANKS)
+        for r in range(size)
     ]
 
 
 def trial(folder: Path, fault: str, seed: int) -> Trial:
-    """One fault on one rank; then the local engine goes on from the checkpoint."""
+    """One fault on one rank; then ranks of another number or the local engine go on from the checkpoint."""
     rng = np.random.default_rng(seed)
     method = str(rng.choice(list(METHODS)))
     done = Trial("cluster", fault, seed, method)
@@ -127,6 +127,8 @@ def trial(folder: Path, fault: str, seed: int) -> Trial:
         if fault == "flipped bit":
             for file in ckpt.there(path)[:1]:
                 flip(file, rng)
+        if rng.random() < 0.5:
+            _go_on(folder, method, seed, int(rng.integers(2, 5)), fault)
         again = fork(lambda: _resumed(folder, method, seed), folder)
         wait([again], LIMIT)
         if again.exitcode == NAMED and fault == "flipped bit":
@@ -144,6 +146,16 @@ def trial(folder: Path, fault: str, seed: int) -> Trial:
     finally:
         wait(processes, 1.0, set(range(RANKS)))
     return done
+
+
+def _go_on(folder: Path, method: str, seed: int, size: int, fault: str) -> None:
+    """The ranks go on, of which all read the same files; only where both are damaged may that be refused."""
+    processes = start(folder, method, seed, {}, size)
+    wait(processes, LIMIT)
+    codes, said = [p.exitcode for p in processes], (folder.parent / f"{folder.name}-said").read_text()
+    refused = fault == "flipped bit" and codes == [NAMED] * size and "not a readable checkpoint" in said
+    if codes != [0] * size and not refused:
+        raise Broken(f"{size} ranks that went on ended with {codes}: {said[-300:]}")
 
 
 def _resumed(folder: Path, method: str, seed: int) -> History:

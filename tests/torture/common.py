@@ -112,6 +112,7 @@ def limit_files(fault: Fault) -> None:
 def worker(work: Callable[[], History], folder: Path) -> None:
     """Run in a process of its own, and say how it ended by the exit code and a line in ``said``."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as in a process that was started
     saving.SECONDS, saving.SHARE, saving.BYTES_PER_SECOND = 0.02, 1.0, 1e12
     log = (folder.parent / f"{folder.name}-said").open("a")
     os.dup2(log.fileno(), 2)

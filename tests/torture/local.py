@@ -36,7 +36,9 @@ from tests.torture.common import (
     wait,
 )  # fmt: skip
 
-FAULTS = ("kill", "term", "interrupt", "freeze", "full disk", "flipped bit", "other data", "two writers", *BAD)
+FAULTS = (
+    "kill", "term", "interrupt", "freeze", "full disk", "flipped bit", "other data", "two writers", "two faults", *BAD,
+)  # fmt: skip
 LIMIT = 60.0
 
 
@@ -76,6 +78,8 @@ def trial(folder: Path, fault: str, seed: int) -> Trial:
         if fault == "flipped bit":
             for file in ckpt.there(path)[:1]:
                 flip(file, rng)
+        if fault == "two faults":
+            _second(folder, method, seed, rng)
         if fault == "other data":
             other = fork(lambda: work(folder, method, seed, Fault(shift=0.5)), folder)
             wait([other], LIMIT)
@@ -83,7 +87,7 @@ def trial(folder: Path, fault: str, seed: int) -> Trial:
                 raise Broken(f"other data were accepted: exit {other.exitcode}")
         again = fork(lambda: work(folder, method, seed, Fault()), folder)
         wait([again], LIMIT)
-        if again.exitcode == NAMED and fault == "flipped bit":
+        if again.exitcode == NAMED and fault in ("flipped bit", "two faults"):
             done.outcome = "named error"  # both files were of the first round: nothing to go on from
             for file in ckpt.there(path):
                 file.unlink()
@@ -106,6 +110,8 @@ def _disturb(
 ) -> None:
     """What comes from outside, at a random moment of the run."""
     numbers = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "interrupt": signal.SIGINT}
+    if fault == "two faults":
+        fault = str(rng.choice(["kill", "term", "flipped bit"]))
     if fault not in {*numbers, "freeze", "two writers", "flipped bit"}:
         return
     ends = time.monotonic() + LIMIT
@@ -127,3 +133,17 @@ def _disturb(
             raise Broken(f"a second writer was let in: exit {second.exitcode}")
     else:
         os.kill(process.pid, numbers[fault])
+
+
+def _second(folder: Path, method: str, seed: int, rng: np.random.Generator) -> None:
+    """While the run goes on after its first fault the disk is full, or it is killed; then its checkpoint is damaged."""
+    limit = int(rng.integers(0, 6000)) if rng.random() < 0.5 else None
+    process = fork(lambda: work(folder, method, seed, Fault(file_limit=limit)), folder)
+    time.sleep(float(rng.uniform(0, 0.3)))
+    if limit is None and process.is_alive():
+        os.kill(process.pid, signal.SIGKILL)
+    wait([process], LIMIT)
+    if process.exitcode == RAW:
+        raise Broken("raw error after the second fault")
+    for file in ckpt.there(folder / "run.npz")[:1]:
+        flip(file, rng)

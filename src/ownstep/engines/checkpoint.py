@@ -69,10 +69,15 @@ def previous(path: Path) -> Path:
     return path.with_name(f"{path.stem}.1{path.suffix}")
 
 
-def there(path: Path) -> list[Path]:
-    """The checkpoints to go on from, the newest first; what killed writers left is removed."""
+def refuse_folder(path: Path) -> None:
+    """A checkpoint is a file."""
     if path.is_dir():
         raise InvalidInput(f"{str(path)!r} is a folder; a checkpoint is a file: name one in it")
+
+
+def there(path: Path) -> list[Path]:
+    """The checkpoints to go on from, the newest first; what killed writers left is removed."""
+    refuse_folder(path)
     if path.parent.is_dir():
         sweep(path)
     return [file for file in (path, previous(path)) if file.exists()]

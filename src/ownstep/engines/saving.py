@@ -51,7 +51,7 @@ class Saver:
 
     def __enter__(self) -> Saver:
         if self.path is not None:
-            ckpt.there(self.path)  # a folder is refused here, not when the first round is done
+            ckpt.refuse_folder(self.path)  # here, not when the first round is done
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._held.enter_context(hold(self.path))
@@ -80,11 +80,23 @@ class Saver:
     def resume(self, read: Callable[[Path, Path], None]) -> None:
         """Go on from the newest checkpoint that can be read, if there is one."""
         if self.path is not None:
-            go_on(self.path, read)
+            keep(self.path, go_on(self.path, read))
 
 
-def go_on(path: Path, read: Callable[[Path, Path], None]) -> bool:
-    """Read the newest checkpoint that is whole; a damaged one gives way to the one before it."""
+def keep(path: Path, read: Path | None) -> None:
+    """Give the checkpoint that was read the newest one's place: the next rotation must not push the good one out."""
+    if read is not None:
+        try:
+            read.replace(path)
+        except OSError as error:
+            raise OwnstepError(f"cannot write the checkpoint {str(path)!r}: {error}") from error
+
+
+def go_on(path: Path, read: Callable[[Path, Path], None]) -> Path | None:
+    """Read the newest checkpoint that is whole, and return it; a damaged one gives way to the one before it.
+
+    Nothing is moved here: ranks on one file system read at the same time. Who writes calls :func:`keep` afterwards.
+    """
     found = ckpt.there(path)
     for n, file in enumerate(found):
         try:
@@ -94,9 +106,8 @@ def go_on(path: Path, read: Callable[[Path, Path], None]) -> bool:
                 raise
             logging.getLogger("ownstep").warning("%s; going on from %s, the one before it", error, found[n + 1])
         else:
-            file.replace(path)  # the next rotation must not push the good one out
-            return True
-    return False
+            return file
+    return None
 
 
 @contextlib.contextmanager

@@ -93,8 +93,10 @@ class hold:
             descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.exists(self.file) and os.path.samestat(os.fstat(descriptor), os.stat(self.file)):
-                    self.descriptor = descriptor  # else its holder has removed it meanwhile: make a new one
+                if os.path.samestat(os.fstat(descriptor), os.stat(self.file)):
+                    self.descriptor = descriptor  # else another process has made a new one meanwhile
+            except FileNotFoundError:  # its holder has removed it meanwhile: make a new one
+                continue
             except OSError as error:
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     return self  # a file system without locks
@@ -108,8 +110,9 @@ class hold:
             finally:
                 if self.descriptor is None:
                     os.close(descriptor)
-        os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock is held all the same, and let go in the end
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

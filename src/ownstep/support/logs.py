@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import math
 import os
@@ -75,7 +76,10 @@ class RoundLog:
         try:
             descriptor = os.open(self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             try:
-                os.write(descriptor, line)
+                before = os.fstat(descriptor).st_size
+                if os.write(descriptor, line) < len(line):  # no room for the rest: half a line is none
+                    os.ftruncate(descriptor, before)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(descriptor)
         except OSError as error:

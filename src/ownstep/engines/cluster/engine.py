@@ -32,12 +32,12 @@ from ownstep.engines.local.answering import Answered
 from ownstep.engines.local.engine import first_point, settle
 from ownstep.engines.local.engine import run as local_run
 from ownstep.engines.local.loop import Loop, digest
-from ownstep.engines.saving import Saver, go_on
+from ownstep.engines.saving import Saver, go_on, keep
 from ownstep.history import History
 from ownstep.methods import Ask, Method
 from ownstep.problems.base import Problem
 from ownstep.support.checks import whole_number
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.progress import Bar
 from ownstep.support.threads import calm_blas
 from ownstep.support.vectors import like, small_enough, to_numpy
@@ -209,7 +209,8 @@ class _Loop(Loop):
             if ranks.save_agreed and path is not None and self.measured:  # of a point found sound
                 self.write(path, saver)
             self.advance()
-            bar.update(self.k, f"f = {self.columns['value'][-1]:.6g} ({self.columns['phase'][-1]})")
+            if bar.enabled:
+                bar.update(self.k, f"f = {self.columns['value'][-1]:.6g} ({self.columns['phase'][-1]})")
             if ranks.stop_agreed:
                 self.interrupt()
                 return
@@ -277,19 +278,28 @@ class _Loop(Loop):
         def read(file: Path, shown: Path) -> None:
             found["k"], found["data"] = int(ckpt.about(file, shown)["k"]), file.read_bytes()
 
-        self.ranks.together(lambda: go_on(path, read))
+        used: list[Path | None] = []
+        self.ranks.together(lambda: used.append(go_on(path, read)))
+        self.ranks.together(lambda: keep(path, used[0]) if self.ranks.rank == 0 else None)  # once all have read
         counts = [int(np.frombuffer(k, np.int64)[0]) for k in self.ranks.gather(np.int64(found["k"]).tobytes())]
         if max(counts) < 0:
             return
         data = self.ranks.spread(found["data"], int(np.argmax(counts)))
         _ = self.signature  # evaluated by all ranks together
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / path.name
-            copy.write_bytes(data)
-            self.resume(copy, path)
+        self.ranks.together(lambda: self._unpack(data, path))
         self.state = scatter(self.state, self.home, self.x0)
         if self.answering.last is not None:
             self.answering.last = Rows(like(to_numpy(self.answering.last)[self.home.mine], self.x0), self.home)
+
+    def _unpack(self, data: bytes, path: Path) -> None:
+        """Resume from the bytes of a checkpoint that another rank may have sent."""
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                copy = Path(folder) / path.name
+                copy.write_bytes(data)
+                self.resume(copy, path)
+        except OSError as error:
+            raise OwnstepError(f"cannot unpack the checkpoint {str(path)!r} on this machine: {error}") from error
 
     def check_agreement(self, *arguments: Any) -> None:
         """The ranks must have been given the same start, method, devices and arguments."""

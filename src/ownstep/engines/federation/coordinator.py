@@ -35,7 +35,7 @@ from ownstep.engines.local.answering import wants_more
 from ownstep.engines.local.loop import Loop
 from ownstep.engines.local.secant import Memory
 from ownstep.engines.participation import MISSING, Missing, Participation
-from ownstep.engines.saving import go_on
+from ownstep.engines.saving import go_on, keep
 from ownstep.history import History
 from ownstep.methods import Answer, Ask, Method, norm
 from ownstep.methods.local_work import lengths
@@ -180,7 +180,7 @@ def _race(
     files = {loop: None if place is None else place / f"{slug(loop.name)}.ckpt.npz" for loop in loops}
     for loop, file in files.items():
         if file is not None:
-            go_on(file, loop.resume)
+            keep(file, go_on(file, loop.resume))
             if loop.k > rounds:
                 raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(file)!r} already has {loop.k}")
     asking = Asking(Nodes(grid, terms.deadline, met), roster, terms)
@@ -241,7 +241,7 @@ class _Loop(Loop):
         self.fingerprint |= drawn
         self.answering.memory = Memory(roster, True)  # type: ignore[arg-type]
         self.settings |= {"engine": "federation", "missing": terms.missing, "deadline": terms.deadline}
-        self.notes = {"absences": []}
+        self.notes = {"absences": [], "missing": terms.missing}
         self.last_seen: dict[int, tuple[Array, float, float]] = {}  # by site: where it was asked, and what it said
         self.sizes: dict[str, float] = {}
 
@@ -277,6 +277,16 @@ class _Loop(Loop):
             if reply.loss > f + hessians.IMPLAUSIBLE * (g * moved + L * moved**2 / 2) + abs(f) + spare:
                 raise Refused(f"its loss rose from {f:.3g} to {reply.loss:.3g}, beyond its own L: not believed")
         self.last_seen[i] = (ask.x, length, reply.loss)
+
+    def resume(self, path: Path, shown: Path | None = None) -> None:
+        """As everywhere; the rule for those who are missing is part of a run, and of its iterates."""
+        super().resume(path, shown)
+        before = self.notes.setdefault("missing", self.rule)
+        if before != self.rule:
+            raise OwnstepError(
+                f"the checkpoint {str(shown or path)!r} is of a run with missing={before!r}, and this one has "
+                f"{self.rule!r}; it was left alone: give the rule it began with, or name another folder"
+            )
 
     def suspicion(self) -> str:
         """Who sent by far the longest vector in the round before; nothing where nobody did."""

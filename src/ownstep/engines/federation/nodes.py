@@ -103,6 +103,9 @@ class Roster:
             roster = cls(**entries)
             if not len({len(getattr(roster, key)) for key in ("names", "nodes", "samples", "L", "mu", "losses")}) == 1:
                 raise ValueError("its columns differ in length")
+            numbers = np.asarray([roster.nodes, roster.samples, roster.L, roster.mu, roster.losses], float)
+            if not (np.isfinite(numbers).all() and np.isfinite(float(roster.dim))):
+                raise ValueError("it has numbers that are not finite")
             return roster
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise OwnstepError(f"{str(path)!r} is not a readable list of sites: {plain_text(error)}") from error

@@ -71,10 +71,9 @@ class Answering:
         """One pass over the data, whatever the number of devices."""
         weights = self.problem.weights
         mix = asked if self.missing is None else effective_mix(asked, weights, present, self.missing)
-        ratio = mix / weights
-        if ratio.max() - ratio.min() <= 1e-12 * abs(ratio[0]):  # the sum asked for is grad f itself, up to a factor
+        if (factor := multiple(mix, weights)) is not None:  # the sum asked for is grad f itself, up to a factor
             losses, total = self.problem.mix(ask.x, mix)
-            gradient_norm = norm(total) / abs(float(ratio[0])) if ratio[0] else np.nan
+            gradient_norm = norm(total) / abs(factor) if factor else np.nan
         elif self.measure_gradient:
             losses, both = self.problem.mix(ask.x, np.column_stack([mix, weights]))
             total, gradient_norm = both[:, 0].copy(), norm(both[:, 1])
@@ -200,6 +199,15 @@ class Answering:
 
     def _seen(self, present: Present) -> Present | None:
         return None if self.missing is None else present
+
+
+def multiple(mix: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
+    """The factor by which one is the other, None where there is none: first and last mostly tell."""
+    factor = float(mix[0] / weights[0])
+    near = 1e-12 * abs(factor)
+    if not abs(float(mix[-1] / weights[-1]) - factor) <= near:
+        return None
+    return factor if np.ptp(mix / weights) <= near else None
 
 
 def ordered_sum(mix: NDArray[np.float64], rows: Any) -> Any:
