@@ -94,7 +94,7 @@ def run(
     device: str | None = None,
     pieces: Pieces | None = None,
 ) -> dict[str, Any]:
-    """Quick: 3 images per class, two runs of 5 rounds. Full: on a GPU or the device named, or what a GPU gave."""
+    """Quick: 3 images per class, two runs of 3 rounds. Full: on a GPU or the device named, or what a GPU gave."""
     import torch
 
     if not quick and device is None and not torch.cuda.is_available():
@@ -108,9 +108,9 @@ def run(
     data: Any = load("mnist")
     small: dict[str, Any] = {
         "per_class": 3,
-        "rounds": 5,
-        "switch": 4,
-        "draws": 6,
+        "rounds": 3,
+        "switch": 2,
+        "draws": 3,
         "samples": 3,
         "test": 200,
         "looks": 2,
