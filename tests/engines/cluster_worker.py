@@ -44,6 +44,7 @@ from ownstep.methods import (
     Scaffold,
     Schedule,
 )
+from ownstep.methods import METHODS as EVERY
 from ownstep.plan import Devices
 from ownstep.problems import BinaryLogistic, Network, PerDevice, SquaredL2
 from ownstep.support.errors import InvalidInput, OwnstepError
@@ -81,12 +82,9 @@ METHODS = {
     "tracking_atc": GradientTracking(order="atc"),
 }
 ORDERED = {
-    "fedavg": FedAvg(local_steps=3),
-    "fedadam": FedAdam(local_steps=2),
-    "fednova": FedNova(),
-    "fedexp": FedExP(),
-    "fedsps": FedSPS(0.5),
-    "delta_sgd": DeltaSGD(),
+    name: kind(local_steps=3) if getattr(kind, "local_steps", 5) == 1 else kind()
+    for name, kind in EVERY.items()
+    if "federated" in kind.__module__
 }
 """Methods whose sums are of the devices' vectors, in their order: the same bits on one rank per device."""
 RESUMED = {
@@ -116,6 +114,10 @@ NETWORK_METHODS = {
     "network_delta_sgd": DeltaSGD(local_steps=3),
     "network_fedsps": FedSPS(0.3, local_steps=2, c=2.0),
 }
+
+
+DRAWN = FedAvg(0.05, local_steps=2)
+"""With mini-batches and absent devices: both are drawn from (seed, k)."""
 
 
 def logistic() -> BinaryLogistic:
@@ -161,6 +163,9 @@ def check(folder: Path) -> None:
         keep(name, cluster.run(method, cluster.deal(net), 12, devices=constants(net)))
     for name, net in {"network_batch": network(PerDevice(2)), "network_float32": network(dtype=torch.float32)}.items():
         keep(name, cluster.run(OwnStep(At(6)), cluster.deal(net), 12, devices=constants(net)))
+    net = network(PerDevice(2))
+    drawn = {"devices": constants(net), "participation": who_comes(DRAWN)}
+    keep("network_drawn", cluster.run(DRAWN, cluster.deal(net), 12, **drawn))
 
     mine = own_data(ranks.rank, ranks.size)
     keep("own_data", cluster.run(OwnStep(At(5)), mine, 10))
@@ -183,7 +188,12 @@ def check(folder: Path) -> None:
     if ranks.size == 2:
         pair = cluster.deal(make_logistic(2))
         for name, method in ORDERED.items():
-            keep(f"ordered-{name}", cluster.run(method, pair, ROUNDS, participation=Bernoulli(0.7, seed=9)))
+            keep(f"ordered-{name}", cluster.run(method, pair, ROUNDS, participation=who_comes(method)))
+
+
+def who_comes(method) -> Bernoulli | None:
+    """Some, or all where the method needs them."""
+    return None if getattr(method, "needs_everyone", False) else Bernoulli(0.7, seed=9)
 
 
 def refuse(folder: Path, shared, whole) -> None:

@@ -167,11 +167,13 @@ def test_one_seed_gives_the_same_clients_and_the_same_bits(ranks):
         return
     for name, method in worker.ORDERED.items():
         seen = History.load(ranks[1] / f"ordered-{name}")
-        rule = worker.Bernoulli(0.7, seed=9)
+        rule = worker.who_comes(method)
         expected = local.run(method, worker.make_logistic(2), worker.ROUNDS, participation=rule)
-        assert (seen.took_part == expected.took_part).all()
-        assert 0 < seen.took_part.mean() < 1
+        if rule is not None:
+            assert (seen.took_part == expected.took_part).all()
+            assert 0 < seen.took_part.mean() < 1
         np.testing.assert_array_equal(seen.x, expected.x, name)
+    assert len(worker.ORDERED) == 14
 
 
 def test_a_network_moves_as_on_one_machine(ranks):
@@ -181,6 +183,10 @@ def test_a_network_moves_as_on_one_machine(ranks):
         close(History.load(ranks[1] / name), local.run(method, problem, 12, devices=devices), tolerance(name))
     batched = worker.network(worker.PerDevice(2))
     close(History.load(ranks[1] / "network_batch"), local.run(OwnStep(At(6)), batched, 12, devices=devices))
+    drawn = local.run(worker.DRAWN, batched, 12, devices=devices, participation=worker.who_comes(worker.DRAWN))
+    seen = History.load(ranks[1] / "network_drawn")
+    close(seen, drawn)
+    assert (seen.took_part == drawn.took_part).all()
     small = local.run(OwnStep(At(6)), worker.network(dtype=worker.torch.float32), 12, devices=devices)
     close(History.load(ranks[1] / "network_float32"), small, 2e-6)
 
@@ -390,6 +396,25 @@ def test_the_command_line_under_torchrun_and_ctrl_c(tmp_path, capsys):
     assert (seen["settings"]["engine"], seen["settings"]["ranks"]) == ("cluster", 2)
 
 
+def test_a_tuned_comparison_on_ranks_is_that_of_one_process(tmp_path, capsys):
+    """Searches and reruns too: they run where the comparison runs, and only the first rank speaks and writes."""
+    asked = ["compare", "breast_cancer", "--devices", "3", "--methods", "own_step,gd:tuned,scaffold,delta_sgd"]
+    asked += ["--tune", "2", "--reruns", "1", "--rounds", "12", "--participation", "0.7", "--json"]
+    seen = json.loads(call_ranks(2, tmp_path, *asked, "--out", str(tmp_path / "out")))
+    code, out, _ = call(capsys, *asked)
+    assert code == 0
+    expected = json.loads(out)
+    assert seen["optimum"] == pytest.approx(expected["optimum"], rel=1e-12)
+    assert seen["verdicts"] == expected["verdicts"]
+    for ours, theirs in zip(seen["rows"], expected["rows"], strict=True):
+        for name in ("method", "rounds", "rounds_of_reruns", "search_rounds"):
+            assert ours[name] == theirs[name], name
+        assert ours["search_rounds"] > 0
+        assert ours["final_gap"] == pytest.approx(theirs["final_gap"], rel=1e-7)
+    assert (tmp_path / "out" / "comparison.png").exists()
+    assert History.load(tmp_path / "out" / "scaffold").settings["engine"] == "cluster"
+
+
 def test_a_stop_is_not_undone_by_restarts_and_ends_every_machine(tmp_path):
     """Two torchruns, as on two machines: SIGTERM to one rank of the second ends all, and nobody is started again."""
     checkpoint, port = tmp_path / "c.npz", free_port()
@@ -416,9 +441,13 @@ def test_a_stop_is_not_undone_by_restarts_and_ends_every_machine(tmp_path):
 
 
 def test_without_torchrun_it_explains_itself(capsys, monkeypatch):
-    code, _, err = call(capsys, "run", "breast_cancer", "--engine", "cluster")
-    assert code == 2
-    assert "torchrun --nproc-per-node 2 -m ownstep run" in err
+    for command in ("run", "compare"):
+        code, _, err = call(capsys, command, "breast_cancer", "--engine", "cluster")
+        assert code == 2
+        assert f"torchrun --nproc-per-node 2 -m ownstep {command}" in err
+        code, _, err = call(capsys, command, "breast_cancer", "--deadline", "5")
+        assert code == 2
+        assert "--deadline 5 is for --engine cluster" in err
     with pytest.raises(OwnstepError, match="torchrun --nproc-per-node"):
         cluster.share(worker.logistic())
     with pytest.raises(InvalidInput, match="deadline must be a positive number of seconds, got 0"):

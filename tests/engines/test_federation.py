@@ -73,39 +73,57 @@ def test_every_method_with_a_server_gives_the_iterates_of_the_local_engine(name,
         assert_same_run(ours, local, ROUGH if name in ("adgd", "barzilai_borwein") else 1e-12)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedprox", "fedadam", "fednova", "fedexp", "fedsps", "delta_sgd"])
+LOCAL = [name for name, kind in METHODS.items() if "federated" in kind.__module__]
+"""Methods whose devices take several steps: their sums are of the devices' vectors, in the order of the devices."""
+
+
+def with_local_steps(name):
+    """Several steps per round also where the default is one."""
+    kind = METHODS[name]
+    return kind(local_steps=3) if getattr(kind, "local_steps", 5) == 1 else kind()
+
+
+def assert_same_bits(ours, local):
+    np.testing.assert_array_equal(ours.x, local.x)
+    np.testing.assert_array_equal(
+        ours.took_part, np.ones_like(ours.took_part) if local.took_part is None else local.took_part
+    )
+    for column in ("bytes_up", "bytes_down", "participants"):
+        np.testing.assert_array_equal(ours.columns[column], local.columns[column], column)
+
+
+@pytest.mark.parametrize("name", LOCAL)
 def test_a_federation_has_the_bits_and_bytes_of_the_local_engine(name, small_logistic):
     """What the sites send is added in their order, whichever answers first; batches and coins come from (seed, k)."""
-    options = {} if name in ("fednova", "fedexp", "fedsps", "delta_sgd") else {"local_steps": 3}
-    method = METHODS[name](**options)
+    method = with_local_steps(name)
     local = run(method, small_logistic, 15)
-    ours = fed.run(method, DirectGrid(apps_of(small_logistic)), 15, ALL)
-    backwards = fed.run(method, DirectGrid(apps_of(small_logistic), backwards=True), 15, ALL)
-    for history in (ours, backwards):
-        np.testing.assert_array_equal(history.x, local.x)
-        for column in ("bytes_up", "bytes_down", "participants"):
-            np.testing.assert_array_equal(history.columns[column], local.columns[column], column)
+    assert_same_bits(fed.run(method, DirectGrid(apps_of(small_logistic)), 15, ALL), local)
+    assert_same_bits(fed.run(method, DirectGrid(apps_of(small_logistic), backwards=True), 15, ALL), local)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fedadam", "fednova", "fedexp", "scaffold", "feddyn", "own_step"])
-def test_the_same_seed_asks_the_same_sites_as_a_local_run(name, small_logistic):
-    """Client sampling: who, how many bytes, and where sums are ordered the same bits; another seed asks others."""
-    method = METHODS[name](**({"local_steps": 3} if name in ("fedavg", "fedadam") else {}))
-    rule = Cohort(2, "drop", seed=4)
+@pytest.mark.parametrize("missing", ["rescale", "drop"])
+@pytest.mark.parametrize("name", [name for name in LOCAL if not getattr(METHODS[name], "needs_everyone", False)])
+def test_the_same_seed_asks_the_same_sites_and_gives_the_same_bits(name, missing, small_logistic):
+    """Client sampling: who, how many bytes, and the same bits; another seed asks others."""
+    method, rule = with_local_steps(name), Cohort(2, missing, seed=4)
     local = run(method, small_logistic, 12, participation=rule)
-    grid = DirectGrid(apps_of(small_logistic))
-    ours = fed.run(method, grid, 12, replace(ALL, missing="drop", participation=rule))
-    np.testing.assert_array_equal(ours.took_part, local.took_part)
+    grid = DirectGrid(apps_of(small_logistic), backwards=True)
+    ours = fed.run(method, grid, 12, replace(ALL, missing=missing, participation=rule))
+    assert_same_bits(ours, local)
     assert sum(grid.sent.values()) == 3 + 2 * 13  # who are you, then two sites per round and at the end
-    kept = name in ("scaffold", "feddyn")  # the coordinator keeps the second vector, which their papers send
-    for column in ("participants", "bytes_down", *(() if kept else ("bytes_up",))):
-        np.testing.assert_array_equal(ours.columns[column], local.columns[column], column)
-    if kept or name == "own_step":  # divided by a coefficient; added over all rows at once
-        np.testing.assert_allclose(ours.x, local.x, rtol=1e-12)
-    else:
-        np.testing.assert_array_equal(ours.x, local.x)
     assert ours.settings["absences"] == []  # nobody was missing: they were not asked
-    other = fed.run(method, DirectGrid(apps_of(small_logistic)), 12, replace(ALL, participation=Cohort(2, seed=5)))
+    other = run(method, small_logistic, 12, participation=Cohort(2, missing, seed=5))
+    assert (other.took_part != local.took_part).any()
+
+
+def test_one_sum_over_all_rows_agrees_to_rounding(small_logistic):
+    rule = Cohort(2, "drop", seed=4)
+    local = run(OwnStep(), small_logistic, 12, participation=rule)
+    terms = replace(ALL, missing="drop", participation=rule)
+    ours = fed.run(OwnStep(), DirectGrid(apps_of(small_logistic)), 12, terms)
+    np.testing.assert_array_equal(ours.took_part, local.took_part)
+    np.testing.assert_allclose(ours.x, local.x, rtol=1e-12)
+    other = fed.run(OwnStep(), DirectGrid(apps_of(small_logistic)), 12, replace(terms, participation=Cohort(2, seed=5)))
     assert (other.took_part != local.took_part).any()
 
 

@@ -195,7 +195,10 @@ def test_budgets_are_read(text, found):
     ("make", "message"),
     [
         (lambda: parse_budget("bytes:50QB"), "unit 'QB'"),
-        (lambda: parse_budget("bytes"), "'bytes' cannot be read: it needs a number"),
+        (lambda: parse_budget("bytes"), "'bytes' cannot be read: write what is limited and a number"),
+        (lambda: parse_budget("50MB"), "'50MB' cannot be read: write what is limited and a number"),
+        (lambda: parse_budget("bytes:"), "'bytes:' cannot be read: it needs a number"),
+        (lambda: parse_budget("bytes:-3MB"), "a budget of bytes is positive and finite, got -3000000.0"),
         (lambda: parse_budget("bytes:0"), "a budget of bytes is positive and finite, got 0.0"),
         (lambda: parse_budget("rounds:5"), "unknown budget 'rounds'"),
         (lambda: parse_wire("moon"), "unknown wire 'moon'"),
@@ -218,6 +221,9 @@ def test_differences_below_the_noise_floor_are_called_none():
     assert judge([5], [6], 1.0)[1] == "no difference"
     assert judge([None, None, 9], [4, 4, 4], 1.0) == (None, "only theirs arrives")
     assert judge([4], [None], 1.0)[1] == "only ours arrives"
+    assert judge([4, 4], [None, 3], 1.0) == (None, "in half of the runs")
+    assert judge([None, 5, None, 4], [4, 4, 4, 4], 1.0) == (None, "in half of the runs")
+    assert judge([4, 4], [None, None], 1.0) == (None, "only ours arrives")
     assert judge([None], [None], 1.0)[1] == "neither arrives"
 
 

@@ -81,8 +81,9 @@ def test_scaffold_is_algorithm_1_of_its_paper():
         x, c_i = x + eta_g * (w * present) @ moves / (w * present).sum(), fresh
     history = run(Scaffold(eta, eta_g, steps), problem, 15, participation=rule)
     np.testing.assert_allclose(history.x, x, atol=1e-12)
-    vector = 8 * problem.dim  # the model and c down, both changes up
-    assert (history.columns["bytes_up"][:-1] == history.took_part.sum(axis=1) * (2 * vector + 8)).all()
+    vector, there = 8 * problem.dim, history.took_part.sum(axis=1)  # the model and c - c_i down; c_i^+ follows from y_i
+    assert (history.columns["bytes_up"][:-1] == there * (vector + 8)).all()
+    assert (history.columns["bytes_down"][:-1] == there * (2 * vector + 8)).all()
 
 
 def test_scaffold_has_no_drift_where_averaging_has():

@@ -13,7 +13,7 @@ import pytest
 
 from ownstep import partition
 from ownstep.engines import Bernoulli, describe, run
-from ownstep.methods import Answer, DeltaSGD, FedAdam, FedAvg, FedDyn, FedExP, FedNova, Scaffnew, Scaffold
+from ownstep.methods import Answer, DeltaSGD, FedAdam, FedAvg, FedDyn, FedExP, FedNova, FedProx, Scaffnew, Scaffold
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, optimum
 
@@ -164,6 +164,26 @@ def test_fednova_divides_by_the_devices_own_number_of_steps():
     expected = sum(w * e / t for w, e, t in zip(world.w, ends, tau, strict=True)) * effective
     np.testing.assert_allclose(right - world.x0, expected, atol=1e-13)
     assert distance(expected, sum(w * e for w, e in zip(world.w, ends, strict=True))) > FAR
+
+
+@pytest.mark.parametrize("mistake", ["", "pulled to the last move", "pulled to the last point"])
+def test_fedprox_pulls_to_where_the_round_began(mistake):
+    """Its authors' optimizer keeps its last move in the place of x^t where gradients are sparse."""
+    world, eta, mu, steps = make_world(), 0.05, 2.0, 4
+    x = world.x0
+    for _ in range(30):
+        ends = []
+        for i in range(world.n):
+            y, centre = x, x
+            for _ in range(steps):
+                move = world.gradient(i, y) + mu * (y - centre)
+                centre = {"": x, "pulled to the last move": move, "pulled to the last point": y}[mistake]
+                y = y - eta * move
+            ends.append(y)
+        x = sum(world.w[i] * ends[i] for i in range(world.n))
+    ours = run(FedProx(eta, 1.0, steps, mu), world.problem, 30, devices=world.devices, x0=world.x0).x
+    apart = abs(ours - x).max()
+    assert apart > FAR if mistake else apart < 1e-12
 
 
 def test_fedexp_s_epsilon_is_not_multiplied_by_the_number_of_devices():

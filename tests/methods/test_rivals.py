@@ -254,17 +254,20 @@ def test_rules_survive_a_message_to_the_last_digit():
 
 
 def test_bytes_are_those_that_travel(small_logistic):
-    """One vector and the loss; FedExP one number more; control variates double the vectors."""
+    """One vector and the loss; FedExP one number more; control variates are one more vector down."""
     vector = 8 * small_logistic.dim
-    for method, up in (
-        (DeltaSGD(), vector + 8),
-        (FedSPS(), vector + 8),
-        (FedNova(), vector + 8),
-        (FedExP(), vector + 16),
-        (FedDyn(), 2 * vector + 8),
-        (Scaffnew(p=0.5), 2 * vector + 8),
+    for method, up, down in (
+        (DeltaSGD(), vector + 8, vector + 8),
+        (FedSPS(), vector + 8, vector + 8),
+        (FedNova(), vector + 8, vector + 8),
+        (FedExP(), vector + 16, vector + 8),
+        (FedDyn(), vector + 8, 2 * vector + 8),
+        (FedLin(), vector + 8, 2 * vector + 8),
+        (Scaffnew(p=0.5), vector + 8, 2 * vector + 8),
     ):
-        assert run(method, small_logistic, 2).columns["bytes_up"].tolist() == [3 * up] * 2 + [0], repr(method)
+        columns = run(method, small_logistic, 2).columns
+        assert columns["bytes_up"].tolist() == [3 * up] * 2 + [0], repr(method)
+        assert columns["bytes_down"].tolist() == [3 * down] * 2 + [0], repr(method)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,13 @@ from ownstep.engines import (
     parse_participation,
     parse_wire,
     rivals,
+    run,
 )
 from ownstep.engines.cluster import torchrun
 from ownstep.history import History
 from ownstep.methods import METHODS, Method, Schedule, methods_of, parse_switch
 from ownstep.problems import LinearModel
+from ownstep.support.checks import number
 from ownstep.support.errors import InvalidInput, unknown_name
 
 EXAMPLE = "run breast_cancer --devices 2 --rounds 500"
@@ -120,8 +122,20 @@ def choose_engine(name: str | None, example: str = EXAMPLE) -> str:
     return name or ("cluster" if torchrun.started() else "local")
 
 
-def join_cluster(problem: LinearModel, deadline: float | None) -> tuple[Any, Callable[..., History]]:
-    """(what all ranks share, of which this one keeps its devices' data, and the engine that runs it)."""
+def checked_engine(name: str | None, deadline: float | None, example: str = EXAMPLE) -> str:
+    """:func:`choose_engine`, once ``--deadline`` is known to apply to it."""
+    engine = choose_engine(name, example)
+    if deadline is not None:
+        number("--deadline", deadline, above=0)
+        if engine != "cluster":
+            raise InvalidInput(f"--deadline {deadline:g} is for --engine cluster: no other engine waits for devices")
+    return engine
+
+
+def bring_to(engine: str, problem: LinearModel, deadline: float | None) -> tuple[Any, Callable[..., History]]:
+    """(the problem, and who runs it); on a cluster what all ranks share, of which this one keeps its devices' data."""
+    if engine == "local":
+        return problem, run
     from ownstep.engines import cluster
 
     return cluster.deal(problem, deadline=deadline), cluster.run

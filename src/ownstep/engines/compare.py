@@ -219,7 +219,8 @@ def compare(
     seed : of the step search.
     checkpoint : a folder with one checkpoint per method. An interrupted comparison continues from there.
     measure_gradient : record ||grad f|| in every round; a second sum in Algorithm 1's local phase, and its seconds.
-    engine : who runs them, with the arguments of :func:`ownstep.engines.run`.
+    engine : who runs them and their searches, with the arguments of :func:`ownstep.engines.run`. On a cluster every
+        rank calls ``compare`` with what :func:`ownstep.engines.cluster.deal` gave it, and ``engine=cluster.run``.
     tune : search so many settings of every method first, the same number for all: the method's own ``search_space``, or
         one factor on all steps where they come from the constants alone. Its rounds are reported, not charged.
     reruns : run everything again with so many other seeds, searches included, to measure the noise floor.
@@ -257,8 +258,9 @@ def compare(
             cost: dict[str, Any] = {}
             if tune is not None:
                 subject, devices, cost = searched(
-                    subject, problem, rounds, tune, devices, goal, seed + more, participation=rule, x0=x0
-                )
+                    subject, problem, rounds, tune, devices, goal, seed + more, participation=rule, x0=x0,
+                    engine=engine,
+                )  # fmt: skip
             label = name if not more else f"{name}, rerun {more}"
             history = engine(
                 subject,

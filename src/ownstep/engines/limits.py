@@ -126,8 +126,10 @@ def amount(count: float) -> str:
 
 def parse_budget(text: str, wire: TimeModel | None = None, patience: int | None = None) -> Limits:
     """Limits from their command-line form: ``bytes:50MB`` or ``seconds:600``."""
-    kind, _, value = text.partition(":")
-    found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)", value)
+    kind, colon, value = text.partition(":")
+    found = re.fullmatch(r"(-?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)", value)
+    if not colon:
+        raise InvalidInput(f"budget {text!r} cannot be read: write what is limited and a number, as in bytes:50MB")
     try:
         if found is None:
             raise ValueError("it needs a number after the colon")

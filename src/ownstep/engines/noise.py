@@ -41,12 +41,16 @@ def floor(runs: Mapping[str, Counts]) -> float:
 def judge(ours: Counts, theirs: Counts, level: float) -> tuple[float | None, str]:
     """(median rounds of theirs over ours, a word for it): ``faster`` or ``slower`` only beyond the noise floor.
 
-    One round more or less is no difference either.
+    One round more or less is no difference either. Where one of the two arrives in just half of its reruns, there is no
+    median to compare.
     """
     a, b = middle(ours), middle(theirs)
     if np.isinf(a) and np.isinf(b):
         return None, "neither arrives"
     if np.isinf(a) or np.isinf(b):
+        late = ours if np.isinf(a) else theirs
+        if 2 * sum(count is None for count in late) == len(late):
+            return None, "in half of the runs"
         return None, "only theirs arrives" if np.isinf(a) else "only ours arrives"
     ratio = b / a if a else 1.0 if b == 0 else np.inf
     if abs(a - b) <= 1 or max(ratio, 1 / ratio if ratio else np.inf) <= level:

@@ -183,13 +183,14 @@ def tune_scale(
     x0: Any = None,
     participation: Participation | None = None,
     target: float | None = None,
+    engine: Callable[..., Any] = run,
 ) -> tuple[Tuned, Devices]:
     """Search one factor on all steps of a method that takes them from the constants L_i, as Algorithm 1 does.
 
     It has no setting of its own, so this is its share of a fair search: every L_i divided by 1/4 to 64. Returns what
     was found and the devices to run with.
     """
-    race = _Race(method, problem, rounds, devices, target, x0=x0, participation=participation)
+    race = _Race(method, problem, rounds, devices, target, engine, x0=x0, participation=participation)
     chosen = sorted(SCALES, key=lambda s: abs(np.log2(s) - 2))[: max(1, budget)]  # from the middle outwards
     for scale in chosen:
         race.devices = scaled(devices, scale)
@@ -220,13 +221,14 @@ def tune_step(
     coarse: int = 14,
     fine: int = 6,
     progress: bool | None = None,
+    engine: Callable[..., Any] = run,
 ) -> Tuned:
     """Search constant steps for gradient descent, on a log scale around 1/L.
 
     ``coarse`` candidates are drawn one from each of as many equal slices of the range, then ``fine`` more between the
     best one's neighbours. The winner is that of :func:`tune`.
     """
-    race = _Race(GD(), problem, rounds, devices, target, x0=x0, participation=participation)
+    race = _Race(GD(), problem, rounds, devices, target, engine, x0=x0, participation=participation)
     rng = generator(seed)
     L = race.devices.L_pooled or race.devices.L_bar
     edges = np.linspace(*OCTAVES, coarse + 1)

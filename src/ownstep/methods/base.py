@@ -186,6 +186,17 @@ def alike(numbers: NDArray[Any], x: Vector) -> Any:
     return numbers.astype(x.dtype, copy=False) if hasattr(x, "dtype") else numbers
 
 
+def ordered_sum(c: NDArray[np.float64], rows: Vector) -> Vector:
+    """sum_i c_i d_i, the products added one after the other in the order of the devices, as a server adds messages.
+
+    So a run of local steps has the same bits in one process, in a federation, and on ranks with one device each.
+    Tensors and symbols are left to their library, which promises no order; rows on several ranks are added by them.
+    """
+    if not isinstance(rows, np.ndarray) or rows.dtype == object:
+        return alike(c, rows) @ rows
+    return (alike(c, rows)[:, None] * rows).sum(axis=0)
+
+
 def norm(v: Vector) -> float:
     """Euclidean norm of a flat vector; symbolic vectors refuse it, as it is not linear."""
     with np.errstate(over="ignore", invalid="ignore"):  # a vector beyond measure has an infinite norm, and no warning

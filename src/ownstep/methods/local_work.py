@@ -147,7 +147,7 @@ class LocalWork:
     step : eta_i > 0, one number for all or one per device.
     prox : pull towards x, the mu of FedProx.
     shift : one row per device, added to its gradients (the control variates of SCAFFOLD), or None. With it the answer
-        has every d_i as well as their sum, and two vectors travel each way in place of one.
+        has every d_i as well as their sum, and two vectors travel down in place of one.
     rule : how a device changes its step. It uses f_i alone, so it works with neither prox nor shift.
     norms : answer with sum_i c_i ||d_i||^2 too, one number more.
     """

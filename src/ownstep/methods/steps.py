@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ownstep.plan import Devices
+from ownstep.support.checks import whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
 STEPS = {
@@ -50,3 +54,17 @@ def check_positive(name: str, value: float) -> None:
     """A positive, finite number."""
     if not (math.isfinite(value) and value > 0):
         raise InvalidInput(f"{name} must be positive and finite, got {value!r}")
+
+
+def check_counts(local_steps: int | tuple[int, ...]) -> None:
+    """A number of local steps, or one per device; each at least 1."""
+    given = local_steps if isinstance(local_steps, tuple) else (local_steps,)
+    for count in given or (0,):
+        whole_number("local_steps", count, 1)
+
+
+def one_per_device(local_steps: tuple[int, ...], devices: Devices) -> NDArray[np.int64]:
+    """The numbers of local steps as an array, refused where they are of other devices."""
+    if len(local_steps) != len(devices):
+        raise InvalidInput(f"local_steps has {len(local_steps)} numbers for {len(devices)} devices")
+    return np.array(local_steps, np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,24 +11,23 @@ import typer
 
 from ownstep import plots
 from ownstep.cli.choose import (
-    choose_engine,
+    bring_to,
+    checked_engine,
     choose_limits,
     choose_method,
     choose_methods,
     choose_participation,
-    join_cluster,
 )
 from ownstep.cli.options import Data, Json, LogOptions, Measure, TableOptions
 from ownstep.cli.terminal import console, emit, show_comparison, show_plan, uneven_scales
 from ownstep.data import names
-from ownstep.engines import Comparison, Limits, Participation, compare, describe, run
+from ownstep.engines import Comparison, Limits, Participation, compare, describe
 from ownstep.engines import tune as search
 from ownstep.engines.cluster import torchrun
 from ownstep.history import History
 from ownstep.methods import METHODS
 from ownstep.plan import Plan
 from ownstep.problems import LinearModel, optimum
-from ownstep.support.checks import number
 from ownstep.support.errors import InvalidInput, OwnstepError
 
 ROUNDS_HELP, MU_HELP = "How many rounds at most.", "Weight of the L2 term mu/2 ||x||^2."
@@ -88,6 +86,12 @@ class RunOptions(TableOptions):
         ),
     ] = None
     patience: Annotated[int | None, typer.Option(help="Stop after so many rounds without a better f.")] = None
+    engine: Annotated[
+        str | None, typer.Option(help="local, or cluster: one process per rank, the default under torchrun.")
+    ] = None
+    deadline: Annotated[
+        float | None, typer.Option(help="For the cluster: seconds until a rank that does not answer is an error.")
+    ] = None
 
     def present(self, data: str) -> Participation | None:
         """Who takes part, and what is done about the share of the others."""
@@ -95,6 +99,10 @@ class RunOptions(TableOptions):
         if older is not None and self.absent not in (None, older):
             raise InvalidInput(f"--absent {self.absent} and --missing {older}: give one of them")
         return choose_participation(self.participation, older or self.absent or "rescale", self.seed)
+
+    def where(self, command: str) -> str:
+        """The engine, checked; ``command`` is what torchrun would have to start."""
+        return checked_engine(self.engine, self.deadline, f"{command} breast_cancer --devices 2 --rounds 500")
 
     def limits(self) -> Limits | None:
         """What may be spent."""
@@ -160,12 +168,6 @@ def run_(
         str, typer.Option(help="How L_i is measured: auto, exact or trace; adaptive: by the devices, on the way.")
     ] = "auto",
     checkpoint: Annotated[Path | None, typer.Option(help="File to resume from and to write every few seconds.")] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="local, or cluster: one process per rank, the default under torchrun.")
-    ] = None,
-    deadline: Annotated[
-        float | None, typer.Option(help="For the cluster: seconds until a rank that does not answer is an error.")
-    ] = None,
     logs: LogOptions,
     out: Out = None,
     as_json: Json = False,
@@ -176,11 +178,7 @@ def run_(
 
     On a cluster: torchrun --nproc-per-node 2 -m ownstep run breast_cancer --devices 2 --rounds 500
     """
-    engine = choose_engine(engine)
-    if deadline is not None:
-        number("--deadline", deadline, above=0)
-        if engine != "cluster":
-            raise InvalidInput(f"--deadline {deadline:g} is for --engine cluster: no other engine waits for devices")
+    engine = settings.where("run")
     options = {
         "step": step, "switch": switch, "weights": weights, "graph": graph, "order": order, "client_step": client_step,
         "server_step": server_step, "local_steps": local_steps, "momentum": momentum, "secant": secant,
@@ -189,18 +187,13 @@ def run_(
     }  # fmt: skip
     chosen: Any = choose_method(method, options)
     present, seed = settings.present(data), settings.seed
-    problem: Any = settings.build(data, mu)[0]
-    drive: Callable[..., History] = run
-    if engine == "cluster":
-        problem, drive = join_cluster(problem, deadline)
+    problem, drive = bring_to(engine, settings.build(data, mu)[0], settings.deadline)
     made = describe(problem, "adaptive" if getattr(chosen, "constant_free", False) else smoothness)
     found = None
     if tune is not None:
-        if engine == "cluster":
-            raise InvalidInput(
-                f"--tune {tune} runs on one machine; give the cluster the settings that were found there"
-            )
-        found = search(chosen, problem, rounds, budget=tune, devices=made.devices, participation=present, seed=seed)
+        found = search(
+            chosen, problem, rounds, budget=tune, devices=made.devices, participation=present, seed=seed, engine=drive
+        )
         chosen = found.method
     history = drive(
         chosen, problem, rounds, devices=made.devices, participation=present, checkpoint=checkpoint, name=method,
@@ -265,20 +258,25 @@ def compare_(
     Example: ownstep compare w8a --partition by_norm --devices 2 --out w8a-by-norm
 
     A fair race: ownstep compare breast_cancer --methods own_step,rivals --tune 20 --participation 0.7 --reruns 4
+
+    On a cluster: torchrun --nproc-per-node 2 -m ownstep compare w8a --devices 10 --methods own_step,rivals
     """
+    engine = settings.where("compare")
     present, seed = settings.present(data), settings.seed
     if mu == 0:
         raise InvalidInput("compare measures against the optimum, which --mu 0 may not have; give a positive --mu")
     problem, split = settings.build(data, mu)
+    subject, drive = bring_to(engine, problem, settings.deadline)
     comparison = compare(
-        problem, choose_methods(methods, present is None), rounds, smoothness=smoothness, participation=present,
+        subject, choose_methods(methods, present is None), rounds, smoothness=smoothness, participation=present,
         seed=seed, checkpoint=None if out is None else out / "checkpoints", tune=tune, reruns=reruns,
-        limits=settings.limits(),
+        limits=settings.limits(), engine=drive,
     )  # fmt: skip
-    title = f"{data}, {split.rule}"
+    if not torchrun.first():
+        return
     if out is not None:
         comparison.save(out)
-        plots.save(plots.demo({title: comparison}), out / "comparison.png")
+        plots.save(plots.demo({f"{data}, {split.rule}": comparison}), out / "comparison.png")
     if as_json:
         emit({"data": data, "partition": split.rule, "mu": mu, "seed": seed} | comparison.to_dict())
         return

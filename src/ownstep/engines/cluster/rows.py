@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from ownstep.engines.cluster.ranks import Ranks
-from ownstep.engines.local.answering import ordered_sum
 from ownstep.methods import alike
+from ownstep.methods.base import ordered_sum
 from ownstep.support.vectors import is_vector, like, to_numpy
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ownstep.engines.federation import hessians
 from ownstep.engines.federation.data_owner import REFUSED
 from ownstep.engines.federation.nodes import Nodes, Roster
-from ownstep.engines.federation.wire import ASK, ROUND, Refused, Reply, pack_asks, pack_points, unpack_replies
+from ownstep.engines.federation.wire import ASK, ROUND, Refused, Reply, pack_asks, pack_points, shifted, unpack_replies
 from ownstep.engines.local.answering import sketch_bytes
 from ownstep.methods import Ask, Sketch
 from ownstep.support.errors import InvalidInput, OwnstepError, plain_text
@@ -35,7 +35,7 @@ class Gathered:
     present : who answered something that can be used.
     total : sum over them of c_i grad f_i(x).
     value, value_at : their mean loss, weighted, where the method looked and where it stands.
-    rows : c_i grad f_i(x) by site, or None under secure aggregation.
+    rows : c_i grad f_i(x) by site, d_i where the method wants every one; None under secure aggregation.
     losses : f_i(x), zero for the absent; of no use under secure aggregation.
     squares : sum over them of c_i ||d_i||^2, where asked for.
     extra, value_base, sketches : what came of second order, see
@@ -125,9 +125,15 @@ def collect(
     present = np.zeros(len(weights), bool)
     present[list(replies)] = True
     share = float(weights[present].sum())
+    rows, squares = {i: r.vector for i, r in replies.items()}, [r.squares for r in replies.values()]
+    parts = rows
+    if shifted(ask):  # the sites sent their moves as they are
+        assert ask.mix is not None
+        parts = {i: ask.mix[i].astype(row.dtype) * row for i, row in rows.items()}
+        squares = [float(ask.mix[i]) * r.squares for i, r in replies.items()]
     total = np.zeros_like(ask.x)
-    for reply in replies.values():
-        total = total + reply.vector
+    for part in parts.values():
+        total = total + part
     value, value_at = (
         sum(weights[i] * loss for i, loss in each.items()) / share if share else np.nan
         for each in ({i: r.loss for i, r in replies.items()}, {i: r.loss_at for i, r in replies.items()})
@@ -135,16 +141,14 @@ def collect(
     vectors_down = 1 + elsewhere + shifted(ask) + (ask.base is not None) + (ask.solve is not None)
     up = len(replies) * (int(ask.x.nbytes) + 8 * (1 + elsewhere + normed(ask)))
     down = (len(weights) if asked is None else asked) * (vectors_down * int(ask.x.nbytes) + 8)
-    rows = {i: r.vector for i, r in replies.items()}
     losses = np.array([replies[i].loss if i in replies else 0.0 for i in range(len(weights))])
-    squares = float(sum(reply.squares for reply in replies.values()))
     extras = [reply.extra for reply in replies.values() if reply.extra is not None]
     base = sum(weights[i] * r.loss_base for i, r in replies.items()) / share if share else np.nan
     sketches = tuple(_read_sketch(replies[i], ask, "") if i in replies else None for i in range(len(weights)))
     up += sum(extra.nbytes for extra in extras) + 8 * len(replies) * (ask.base is not None)
     up += int(sketch_bytes(ask.x, sketches, present).sum())
     return Gathered(
-        present, total, float(value), float(value_at), rows, losses, why, up, down, squares,
+        present, total, float(value), float(value_at), rows, losses, why, up, down, float(sum(squares)),
         np.sum(extras, axis=0) if extras else None, float(base), sketches,
     )  # fmt: skip
 
@@ -154,16 +158,12 @@ def _read_sketch(reply: Reply, ask: Ask, name: str) -> Sketch | None:
 
 
 def needs_rows(ask: Ask) -> bool:
-    """Is the sum not enough? Then the sites' vectors are divided by their coefficients; nothing more is sent."""
+    """Is the sum not enough? Then gradients are divided by their coefficients; nothing more is sent."""
     return shifted(ask) or ask.curvature or ask.also is not None
 
 
 def normed(ask: Ask) -> bool:
     return ask.local is not None and ask.local.norms
-
-
-def shifted(ask: Ask) -> bool:
-    return ask.local is not None and ask.local.shift is not None
 
 
 def questioned(grid: Grid, terms: Terms, question: Mapping[str, Any], nodes: Mapping[int, str]) -> dict[int, Any]:

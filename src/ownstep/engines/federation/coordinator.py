@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 from ownstep.engines.arguments import check_method
 from ownstep.engines.compare import check_labels, slug
 from ownstep.engines.federation import hessians
-from ownstep.engines.federation.asking import Asking, Gathered, needs_rows, normed, shifted
+from ownstep.engines.federation.asking import Asking, Gathered, needs_rows, normed
 from ownstep.engines.federation.nodes import Nodes, Roster, gather
 from ownstep.engines.federation.wire import (
     Refused,
     Reply,
+    coefficient,
+    shifted,
 )
 from ownstep.engines.limits import Limits
 from ownstep.engines.local.answering import wants_more
@@ -354,13 +356,14 @@ class _Loop(Loop):
         super().advance()
 
     def _rows(self, ask: Ask, seen: Gathered) -> Array:
-        """One row per site, grad f_i(x) or its move: what came back divided by what it was multiplied with."""
+        """One row per site, grad f_i(x) or its move: what came back, divided by what the site multiplied it with."""
         if seen.rows is None:
             raise InvalidInput(f"{self.method!r} needs every site's own vector, which secure aggregation never shows")
         assert ask.mix is not None
         rows = np.zeros((len(ask.mix), len(seen.total)), seen.total.dtype)
         for i, vector in seen.rows.items():
-            rows[i] = vector / ask.mix[i] if ask.mix[i] else 0.0
+            c = coefficient(ask, i)
+            rows[i] = vector / c if c else 0.0
         return rows
 
     def _note_absence(self, i: int, why: str) -> None:

@@ -101,7 +101,7 @@ def pack_points(asks: Sequence[Ask], points: Sequence[Any]) -> ArrayRecord:
 def pack_asks(asks: Sequence[Ask], points: ArrayRecord, rounds: Sequence[int], device: int) -> RecordDict:
     """The message of a round for one site."""
     work = [local_words(ask.local, device) for ask in asks]
-    numbers: dict[str, Any] = {"c": [float(_mix(ask)[device]) for ask in asks], "k": list(rounds)}
+    numbers: dict[str, Any] = {"c": [coefficient(ask, device) for ask in asks], "k": list(rounds)}
     numbers |= {name: [w[name] for w in work] for name in LOCAL}
     numbers |= {name: [hessians.words(ask)[name] for ask in asks] for name in hessians.WORDS}
     content = RecordDict({"points": points, "ask": ConfigRecord(numbers)})
@@ -268,9 +268,15 @@ def _losses(numbers: MetricRecord, name: str, count: int) -> list[float]:
     return [float(v) for v in values]
 
 
-def _mix(ask: Ask) -> NDArray[np.float64]:
+def coefficient(ask: Ask, device: int) -> float:
+    """What a site multiplies its vector with: c_i, or 1 where the method wants every d_i, which then keeps its bits."""
     assert ask.mix is not None  # the coordinator refuses methods without a server before the first round
-    return ask.mix
+    return 1.0 if shifted(ask) else float(ask.mix[device])
+
+
+def shifted(ask: Ask) -> bool:
+    """Does every site's own move count, beside their sum?"""
+    return ask.local is not None and ask.local.shift is not None
 
 
 class Waiting:

@@ -13,7 +13,7 @@ from ownstep.engines.local.sketching import Sketching
 from ownstep.engines.local.solving import solved
 from ownstep.engines.participation import Missing, effective_mix
 from ownstep.methods import Answer, Ask, LocalWork, Sketch, SketchWork, alike, norm
-from ownstep.methods.base import SolveWork
+from ownstep.methods.base import SolveWork, ordered_sum
 from ownstep.methods.local_work import lengths
 from ownstep.problems.base import Problem
 from ownstep.smoothness.sketch import checked
@@ -160,13 +160,17 @@ class Answering:
         weights, work = self.problem.weights, ask.local or LocalWork(1, 1.0)
         losses, gradient, rows = self._moves(ask.x, work)
         rows[~present] = 0 if self.missing != "last" or self.last is None else self.last[~present]
+        mix, share = ask.mix, 1.0
         if self.missing == "last":
-            self.last, mix = rows, ask.mix
-        else:
-            mix = ask.mix if self.missing is None else effective_mix(ask.mix, weights, present, self.missing)
+            self.last = rows
+        elif self.missing is not None:
+            mix = effective_mix(ask.mix, weights, present, "drop")
+            share = (float(weights[present].sum()) or 1.0) if self.missing == "rescale" else 1.0
+        total = ordered_sum(mix, rows)  # divided afterwards, as by a server that learns late who is missing
+        squares = sum((mix * self._squares(rows)).tolist()) / share if work.norms else np.nan
         answer = Answer(
-            ordered_sum(mix, rows), self._value(losses, present), rows if work.shift is not None else None,
-            self._seen(present), squares=sum((mix * self._squares(rows)).tolist()) if work.norms else np.nan,
+            total if share == 1.0 else total / share, self._value(losses, present),
+            rows if work.shift is not None else None, self._seen(present), squares=squares,
         )  # fmt: skip
         return Answered(answer, losses, norm(gradient), *server_bytes(ask, present))
 
@@ -210,17 +214,6 @@ def multiple(mix: NDArray[np.float64], weights: NDArray[np.float64]) -> float | 
     return factor if np.ptp(mix / weights) <= near else None
 
 
-def ordered_sum(mix: NDArray[np.float64], rows: Any) -> Any:
-    """sum_i c_i d_i, the products added one after the other in the order of the devices, as a server adds messages.
-
-    So a run of local steps has the same bits here, in a federation, and on ranks with one device each. Tensors are left
-    to their library, which promises no order; rows that live on several ranks are added by them.
-    """
-    if not isinstance(rows, np.ndarray):
-        return alike(mix, rows) @ rows
-    return (alike(mix, rows)[:, None] * rows).sum(axis=0)
-
-
 def local_work(problem: Problem, x: Any, work: LocalWork, known: tuple[NDArray[np.float64], Any] | None = None) -> Any:
     """d_i = (x - y_i) / eta_i after the local steps of :class:`LocalWork`, one row per device.
 
@@ -253,14 +246,14 @@ def local_work(problem: Problem, x: Any, work: LocalWork, known: tuple[NDArray[n
 def server_bytes(ask: Ask, present: Present) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A vector each way and a number with it: the loss up, the device's coefficient down.
 
-    Control variates double the vectors; a second sum is one vector more up and one coefficient more down; curvature
-    is two numbers more up, L_i and the loss at the last point; a sum of squared norms is one. A second point is a
-    vector more each way and a loss more up, a Hessian its triangle up, a sketch k vectors and k + 4 numbers up; what is
-    asked for is one number down.
+    Control variates are a vector more down: what becomes of them follows from the moves. A second sum is one vector
+    more up and one coefficient more down; curvature is two numbers more up, L_i and the loss at the last point; a sum
+    of squared norms is one. A second point is a vector more each way and a loss more up, a Hessian its triangle up, a
+    sketch k vectors and k + 4 numbers up; what is asked for is one number down.
     """
-    vectors, twice = (2 if ask.local is not None and ask.local.shift is not None else 1), ask.also is not None
+    shifted, twice = ask.local is not None and ask.local.shift is not None, ask.also is not None
     numbers = 8 + 16 * ask.curvature + 8 * (ask.local is not None and ask.local.norms)
-    up, down = (vectors + twice) * ask.x.nbytes + numbers, vectors * ask.x.nbytes + 8 + 8 * twice
+    up, down = (1 + twice) * ask.x.nbytes + numbers, (1 + shifted) * ask.x.nbytes + 8 + 8 * twice
     if ask.base is not None:
         up, down = up + ask.x.nbytes + 8, down + ask.x.nbytes
     if ask.hessian:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ownstep.methods.base import Answer, Ask, Progress, Vector, alike
+from ownstep.methods.base import Answer, Ask, Progress, Vector, alike, ordered_sum
 from ownstep.methods.local_work import LocalWork
 from ownstep.methods.steps import check_positive, check_step, octaves, resolve_step
 from ownstep.plan import Devices
@@ -36,8 +36,8 @@ class FedDyn:
 
     The minimiser of f is its fixed point for any E, where g_i = grad f_i(x*). An absent device keeps its g_i, and h
     counts it: the mean is divided by the weight that took part, h is not. With E = 1 and everyone there,
-    x^+ = x - 2 eta grad f(x) + (2 eta - 1/alpha) h: the devices' differences cancel. Each g_i stays on its device in a
-    deployment.
+    x^+ = x - 2 eta grad f(x) + (2 eta - 1/alpha) h: the devices' differences cancel. In the paper each g_i stays on its
+    device, and one vector travels each way. Here the server keeps it and sends it along: two travel down.
 
     The paper's 1/m is w_i here. The authors' code keeps plain means instead and divides alpha by N w_i on device i.
     Their g_i is stored as -g_i / alpha.
@@ -85,7 +85,7 @@ class FedDyn:
             return replace(state, k=state.k + 1)
         moved = alike(here[:, None].astype(float), state.x) * answer.gradients
         terms = state.terms + state.alpha * state.client_step * moved
-        h = alike(state.devices.weights, state.x) @ terms
+        h = ordered_sum(state.devices.weights, terms)
         x = state.x - state.client_step * answer.sum - (1 / state.alpha) * h
         return replace(state, x=x, terms=terms, k=state.k + 1)
 

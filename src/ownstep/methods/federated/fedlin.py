@@ -8,12 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.methods.base import Answer, Ask, Progress, Vector, alike
+from ownstep.methods.base import Answer, Ask, Progress, Vector, alike, ordered_sum
 from ownstep.methods.local_work import LocalWork
-from ownstep.methods.steps import check_step, octaves, resolve_step
+from ownstep.methods.steps import check_counts, check_step, octaves, one_per_device, resolve_step
 from ownstep.plan import Devices
-from ownstep.support.checks import whole_number
-from ownstep.support.errors import InvalidInput
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +36,8 @@ class FedLin:
     The minimiser of f is its fixed point for any tau_i, as the correction is that of the present point: nothing is
     remembered, where :class:`Scaffold` saves the first exchange by an old correction. A round here is one exchange, so
     that x moves in every second one. With tau_i = 1 it is GD at eta. The paper's 1/m is w_i. All devices take part. The
-    first exchange is a local step from which the gradients come, so it runs wherever Scaffold runs.
+    first exchange is a local step from which the gradients come, so it runs wherever Scaffold runs. In the paper one
+    vector travels each way in either exchange; here the server sends the corrections along, two vectors down.
 
     Parameters
     ----------
@@ -53,9 +52,7 @@ class FedLin:
 
     def __post_init__(self) -> None:
         check_step(self.client_step)
-        given = self.local_steps if isinstance(self.local_steps, tuple) else (self.local_steps,)
-        for count in given or (0,):
-            whole_number("local_steps", count, 1)
+        check_counts(self.local_steps)
 
     def search_space(self, devices: Devices) -> dict[str, tuple[float, ...]]:
         """Steps from 1/4 to 64 times 1/L_bar."""
@@ -63,9 +60,9 @@ class FedLin:
 
     def taus(self, devices: Devices) -> NDArray[np.int64]:
         """tau_i of every device."""
-        if isinstance(self.local_steps, tuple) and len(self.local_steps) != len(devices):
-            raise InvalidInput(f"local_steps has {len(self.local_steps)} numbers for {len(devices)} devices")
-        return np.broadcast_to(np.array(self.local_steps, np.int64), len(devices))
+        if isinstance(self.local_steps, tuple):
+            return one_per_device(self.local_steps, devices)
+        return np.full(len(devices), self.local_steps, np.int64)
 
     def start(self, x0: Vector, devices: Devices) -> FedLinState:
         """Begin at x0, with no gradients known."""
@@ -77,7 +74,7 @@ class FedLin:
         tau, w = self.taus(state.devices), state.devices.weights
         if state.k % 2 == 0:
             return Ask(state.x, w, LocalWork(0 * tau + 1, state.client_step, shift=0.0 * state.gradients))
-        shift = alike(w, state.x) @ state.gradients - state.gradients
+        shift = ordered_sum(w, state.gradients) - state.gradients
         return Ask(state.x, w / tau, LocalWork(tau, state.client_step / tau, shift=shift))
 
     def tell(self, state: FedLinState, answer: Answer) -> FedLinState:

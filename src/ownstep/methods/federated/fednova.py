@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from ownstep.methods.base import Answer, Ask, Vector
 from ownstep.methods.federated.fedopt import FedOpt, ServerState
 from ownstep.methods.local_work import LocalWork
+from ownstep.methods.steps import check_counts, one_per_device
 from ownstep.plan import Devices
-from ownstep.support.checks import whole_number
-from ownstep.support.errors import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,12 @@ class FedNova(FedOpt):
     local_steps: int | tuple[int, ...] = 5  # type: ignore[assignment]
 
     def _check_local_steps(self) -> None:
-        given = self.local_steps if isinstance(self.local_steps, tuple) else (self.local_steps,)
-        for count in given or (0,):
-            whole_number("local_steps", count, 1)
+        check_counts(self.local_steps)
 
     def taus(self, devices: Devices) -> NDArray[np.int64]:
         """tau_i of every device."""
         if isinstance(self.local_steps, tuple):
-            if len(self.local_steps) != len(devices):
-                raise InvalidInput(f"local_steps has {len(self.local_steps)} numbers for {len(devices)} devices")
-            return np.array(self.local_steps, np.int64)
+            return one_per_device(self.local_steps, devices)
         share = len(devices) * devices.weights
         return np.maximum(1, np.floor(self.local_steps * share + 0.5 + 1e-9)).astype(np.int64)
 

@@ -19,6 +19,10 @@ class FedProx(FedAvg):
 
     The pull shortens the drift of :class:`FedAvg` but does not remove it. With E = 1 it has no effect.
 
+    The paper samples devices by weight and takes plain means. The authors' code samples them evenly and weighs those
+    that came by their numbers of samples, as here. Its slow devices take a random smaller number of epochs. On sparse
+    gradients its optimizer writes over x^t, so that from the second local step on it pulls to another point.
+
     Parameters
     ----------
     client_step, server_step, local_steps : eta_l, eta and E, see :class:`~ownstep.methods.federated.fedopt.FedOpt`.

@@ -38,7 +38,8 @@ class Scaffnew:
     A round here is the exchange with the local steps before it. Their number is drawn from the geometric law of mean
     1/p, the same for all devices, from (seed, k). sum_i w_i h_i stays 0, and the minimiser of f is the fixed point,
     where h_i = grad f_i(x*). With p = 1 it is gradient descent. The paper's 1/n is w_i: ProxSkip in the norm that has
-    these weights. It has no partial participation. Each h_i stays on its device in a deployment.
+    these weights. It has no partial participation. In the paper each h_i stays on its device, and one vector travels
+    each way. Here the server keeps it and sends it along: two travel down.
 
     The code of two of its authors for a later paper (VR-ProxSkip) does the same with plain means: one geometric number
     of steps for all workers. It draws them from one stream; here each comes from (seed, k), so that a run can resume.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ownstep.methods.base import Answer, Ask, Progress, Vector, alike
+from ownstep.methods.base import Answer, Ask, Progress, Vector, alike, ordered_sum
 from ownstep.methods.local_work import LocalWork
 from ownstep.methods.steps import check_positive, check_step, octaves, resolve_step
 from ownstep.plan import Devices
@@ -33,7 +33,8 @@ class Scaffold:
         server      x^+ = x + eta_g sum_i w_i (y_i - x)
 
     The minimiser of f is its fixed point for any E, where c_i = grad f_i(x*). A device that is absent keeps its c_i.
-    In a deployment each c_i stays on its device; two vectors travel each way. With E = 1 and everyone there it is GD.
+    Two vectors travel each way in the paper, where each c_i stays on its device. Here the server keeps it and sends it
+    along, and c_i^+ follows from the move: two travel down and one up. With E = 1 and everyone there it is GD.
     Public code often differs: FedDyn's repository divides c by N w_i in the local steps, and not where c_i is updated.
 
     Parameters
@@ -80,7 +81,7 @@ class Scaffold:
         return replace(state, x=x, controls=controls, k=state.k + 1)
 
     def _mean(self, state: ScaffoldState) -> Vector:
-        return alike(state.devices.weights, state.x) @ state.controls
+        return ordered_sum(state.devices.weights, state.controls)
 
     def point(self, state: ScaffoldState) -> Vector:
         """x^t."""

@@ -235,7 +235,7 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
             findings.append(f"{name}, to {level:g}: against {', '.join(said)}")
     won = words.get("faster", 0) + words.get("only ours arrives", 0)
     lost = words.get("slower", 0) + words.get("only theirs arrives", 0)
-    total = sum(words.values()) - words.get("neither arrives", 0)
+    total, half = sum(words.values()) - words.get("neither arrives", 0), words.get("in half of the runs", 0)
     for method, levels in result.get("recorded", {}).items():
         if method == OURS or method.startswith("Fed") or method == "Nesterov":
             medians = {level: middle(v) for level, v in levels.items()}
@@ -245,7 +245,8 @@ def verdict(result: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": "holds" if won == total and total else "holds partly" if won else "does not hold here",
         "rule": f"faster beyond the noise floor, or alone in getting there, in {won} of {total} comparisons (case, "
         f"rival, level) where some method gets there; slower in {lost}, "
-        f"no difference in {words.get('no difference', 0)}",
+        f"no difference in {words.get('no difference', 0)}"
+        + (f", one of the two arrives in half of its runs in {half}" if half else ""),
         "findings": findings,
     }
 
