@@ -86,8 +86,8 @@ def read_place(place: Place, how: Reading, progress: bool | None = None) -> Data
     if kind == "npz":
         rows, labels, sites, features = read_npz(place)
         return Dataset(title, rows, labels, features=features, sites=sites)
-    rows, labels = read_libsvm(place, progress)
-    return Dataset(title, rows, labels)
+    (rows,), labels, first = read_libsvm([place], progress)
+    return Dataset(title, rows, labels, features=_from_zero(rows.shape[1], first))
 
 
 def read_features(
@@ -106,20 +106,26 @@ def read_features(
     if kind == "npz":
         rows, _, _, names = read_npz(place)
         return _by_name(place, rows, names, features)
-    _check_numbered(place, "a LIBSVM file", features)
-    rows = read_libsvm(place)[0]
+    first = 0 if tuple(features) == numbered(len(features), 0) else 1
+    _check_numbered(place, "a LIBSVM file", features, first)
+    (rows,), _, _ = read_libsvm([place], first=first)
     if rows.shape[1] > len(features):
         raise InvalidInput(f"{place.name!r} has {rows.shape[1]} features, the model knows {len(features)}")
     return _stack([rows], [name], len(features))
 
 
-def numbered(columns: int) -> tuple[str, ...]:
+def numbered(columns: int, first: int = 1) -> tuple[str, ...]:
     """What columns without names are called."""
-    return tuple(f"x{i + 1}" for i in range(columns))
+    return tuple(f"x{i + first}" for i in range(columns))
 
 
-def _check_numbered(place: Place, kind: str, features: Sequence[str]) -> None:
-    if tuple(features) != numbered(len(features)):
+def _from_zero(columns: int, first: int) -> tuple[str, ...]:
+    """The names of a LIBSVM file's columns: only where they count from 0 they are not the usual ones."""
+    return () if first else numbered(columns, 0)
+
+
+def _check_numbered(place: Place, kind: str, features: Sequence[str], first: int = 1) -> None:
+    if tuple(features) != numbered(len(features), first):
         raise InvalidInput(
             f"{place.name!r} is {kind}, whose columns have no names, and the model's columns are found by name: "
             f"{_listed(features)}; give a CSV or Parquet file with these columns"
@@ -158,13 +164,30 @@ def _folder(path: Path, how: Reading, progress: bool | None) -> Dataset:
     if kinds[0] in ("csv", "tsv", "parquet"):
         return _dataset(path.name, _alike(places, kinds[0], how, progress), names, how)
     _refuse(how, kinds[0])
-    rows: list[Any]
     if kinds[0] == "npz":
-        rows, labels = (list(part) for part in zip(*(read_npz(p)[:2] for p in places), strict=True))
-    else:
-        rows, labels = (list(part) for part in zip(*(read_libsvm(p, progress) for p in places), strict=True))
+        return _archives(path, places, names)
+    rows, labels, first = read_libsvm(places, progress)
     sites = np.repeat(names, [r.shape[0] for r in rows])
-    return Dataset(path.name, _stack(rows, [str(p) for p in files]), np.concatenate(labels), sites=sites)
+    features = _from_zero(rows[0].shape[1], first)
+    return Dataset(path.name, _stack(rows, [str(p) for p in files]), labels, features=features, sites=sites)
+
+
+def _archives(path: Path, places: Sequence[Place], names: list[str]) -> Dataset:
+    """A folder of npz files; where they name their columns, these are put into one order."""
+    rows, labels, features = [], [], None
+    for place in places:
+        here, known, _, columns = read_npz(place)
+        features = columns if features is None else features
+        if set(columns) != set(features):
+            raise InvalidInput(
+                f"{place.name!r} and {places[0].name!r} have different columns: {_listed(columns) or 'no names'} and "
+                f"{_listed(features) or 'no names'}; name them alike in the array 'features'"
+            )
+        rows.append(here if columns == features else here[:, [columns.index(name) for name in features]])
+        labels.append(known)
+    sites = np.repeat(names, [r.shape[0] for r in rows])
+    whole = _stack(rows, [place.name for place in places])
+    return Dataset(path.name, whole, np.concatenate(labels), features=features or (), sites=sites)
 
 
 def _stack(rows: list[Any], names: list[str], least: int = 0) -> Any:
