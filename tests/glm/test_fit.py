@@ -117,6 +117,21 @@ def test_a_penalty_shrinks_all_but_the_intercept_and_is_said():
     assert "note" not in fit(rows, labels, sites).to_dict()
 
 
+def test_a_linear_model_says_how_much_wider_student_s_intervals_are():
+    """Once more from statsmodels' OLS, which uses t where its GLM and we use z."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(30, 2))
+    labels = rows @ [1.0, -2.0] + rng.normal(size=30)
+    told = fit(rows, labels).to_dict()
+    theirs = sm.OLS(labels, sm.add_constant(rows)).fit()
+    ours = np.array([c["high"] - c["low"] for c in told["coefficients"]])
+    wider = np.diff(theirs.conf_int(), axis=1).ravel() / ours
+    assert "27 degrees of freedom" in told["normal"]
+    assert f"{wider[0]:.3f} times as wide" in told["normal"]
+    np.testing.assert_allclose([c["z"] for c in told["coefficients"]], theirs.tvalues, rtol=1e-8)
+    assert "normal" not in fit(rows, labels > 0).to_dict()
+
+
 def test_collinear_constant_and_separating_columns_are_named():
     rows, labels, sites = sample("logistic")
     names = ["a", "b", "c", "d", "extra"]

@@ -100,6 +100,16 @@ def test_another_models_checkpoint_is_not_overwritten(capsys, tmp_path):
     assert "not a readable checkpoint" in err
 
 
+def test_mu_is_short_for_a_squared_penalty(capsys):
+    command = ["train", "--data", "breast_cancer", "--model", "mlp", "--rounds", "2", "--smoothness", "20", "--json"]
+    short, long, none = (
+        json.loads(call(capsys, *command, *more)[1])["final_value"]
+        for more in (("--mu", "0.5"), ("--penalty", "l2:0.5"), ())
+    )
+    assert short == long
+    assert short != none
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -109,6 +119,8 @@ def test_another_models_checkpoint_is_not_overwritten(capsys, tmp_path):
         ("--data digits --model mlp --batch 10", "unknown batch '10'"),
         ("--data digits --model mlp --penalty l3:1", "unknown penalty 'l3:1'"),
         ("--data digits --model mlp --penalty l2:x", "cannot be read"),
+        ("--data digits --model mlp --penalty l2:1 --mu 0.1", "--mu 0.1 and --penalty l2:1 both give a penalty"),
+        ("--data digits --model mlp --mu -1", "--mu must be a finite number >= 0, got -1.0"),
         ("--data digits --model mlp --smoothness secant", "unknown smoothness 'secant'"),
         ("--data digits --model mlp --every 0", "--every"),
         ("--data digits --model mlp --method sgd", "unknown method"),

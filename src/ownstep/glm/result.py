@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from ownstep.glm.families import FAMILIES
-from ownstep.glm.inference import Coefficient
+from ownstep.glm.inference import TWO_SIDED, Coefficient
 from ownstep.glm.prediction import Model
 from ownstep.history import History
 
@@ -17,6 +18,16 @@ PENALISED = (
     "estimates are shrunk by the penalty: standard errors, p-values and intervals describe the shrunk estimates, "
     "not those of maximum likelihood"
 )
+
+
+def normal_for_t(rows: int, coefficients: int) -> str:
+    """What is said of z in a linear model, whose spread is estimated too."""
+    free = rows - coefficients
+    wider = float(student.ppf(0.975, free)) / TWO_SIDED
+    return (
+        f"z, p and intervals use the normal distribution, as a GLM does in statsmodels; least squares (OLS, R's lm) "
+        f"takes Student's t with {free:,} degrees of freedom, whose intervals are {wider:.3f} times as wide"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,4 +74,6 @@ class Fitted:
             "held_out": {name: dict(told) for name, told in self.held_out.items()},
             "seconds_per_exchange": float(np.mean(self.history.columns["seconds"])),
         }  # fmt: skip
+        if self.model.family == "linear":
+            out["normal"] = normal_for_t(self.rows, len(self.coefficients))
         return out | ({"note": PENALISED} if self.mu > 0 else {})

@@ -137,6 +137,8 @@ def show_fit(told: Mapping[str, Any], note: str = "") -> None:
     )
     if told["mu"] > 0:
         out.print(f"penalised, mu = {told['mu']:g}: {PENALISED}")
+    if told.get("normal"):
+        out.print(told["normal"])
     if note:
         out.print(f"note: {note}")
     _show_held_out(told["held_out"], out)

@@ -16,7 +16,7 @@ from ownstep.cli.terminal import console, emit, show_plan
 from ownstep.data import Dataset
 from ownstep.engines import describe, run
 from ownstep.methods import METHODS
-from ownstep.support.checks import whole_number
+from ownstep.support.checks import number, whole_number
 from ownstep.support.errors import InvalidInput, OwnstepError, unknown_name
 from ownstep.support.files import write_atomically
 
@@ -46,6 +46,7 @@ def train(
     rounds: Annotated[int, typer.Option(help="How many rounds.")] = 200,
     batch: Batch = None,
     penalty: PenaltyText = "none",
+    mu: Annotated[float | None, typer.Option(help="Penalty mu/2 ||x||^2: short for --penalty l2:MU.")] = None,
     step: Annotated[str | None, typer.Option(help="For gd and the like: mean, true, matched or a number.")] = None,
     switch: Annotated[str | None, typer.Option(help="For own_step: plateau, never, at:ROUND or norm:EPS.")] = None,
     weights: Annotated[str | None, typer.Option(help="For own_step: samples or uniform.")] = None,
@@ -67,6 +68,10 @@ def train(
     Example: ownstep train --data mnist --model cnn --partition by_label --devices 5 --smoothness differences
     """
     whole_number("--every", every, 1)
+    if mu is not None:
+        if penalty != "none":
+            raise InvalidInput(f"--mu {mu:g} and --penalty {penalty} both give a penalty: leave one of them out")
+        penalty = f"l2:{number('--mu', mu, 0)!r}"
     chosen = choose_method(method, {"step": step, "switch": switch, "weights": weights, "rank": rank})
     found = file.load(data)
     if found.labels.dtype.kind == "f" and (values := len(set(found.labels.tolist()))) > 2:

@@ -17,7 +17,14 @@ from ownstep.support.errors import InvalidInput, unknown_name
 MISSING_RULES = ("drop", "mean")
 MOST_LEVELS = 1000
 LARGEST_WHOLE = 2.0**53
-_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
+LONG = 20
+"""Digits from which a whole number fits into no type of pandas, which then gives text."""
+_DATE = re.compile(
+    r"\d{4}([-/.])\d{1,2}\1\d{1,2}([ T].*)?|\d{1,2}([-./])\d{1,2}\3\d{2,4}([ T].*)?|"
+    r"\d{1,2}[-. ]+[^\W\d]{3,9}[-., ]+\d{2,4}([ T].*)?|[^\W\d]{3,9} \d{1,2},? \d{4}([ T].*)?"
+)
+_DRESSED = re.compile(r"[-+]?[$\u20ac\u00a3]?\s*\d[\d.,' ]*\s*[%$\u20ac\u00a3]?")
+"""Numbers that ``float`` does not read: 1,5 or 1,234.50 or 12 % or $3."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +71,7 @@ def encode(
     for name in [c for c in table.columns if c in table.words or (c in table.numeric and c in categories)]:
         values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
         values = values if kept is None else values[kept]
-        columns, kinds[name] = _levels(where, name, values)
+        columns, kinds[name] = _levels(where, name, values, name in categories)
         parts.append(columns)
         names += [f"{name}={level}" for level in kinds[name][1:]]
     rows = parts[0] if len(parts) == 1 else np.hstack(parts)
@@ -73,6 +80,7 @@ def encode(
     labels, sites = table.apart[label], None if site is None else table.apart[site]
     if kept is not None:
         labels, sites = labels[kept], None if sites is None else sites[kept]
+    _refuse_dates(where, label, labels)
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise InvalidInput(f"{where(int(np.argmax(np.isinf(labels))))}: column {label!r} must be finite, got inf")
     return Encoded(rows, tuple(names), _labels(labels), None if sites is None else sites.astype(str), kinds, note)
@@ -167,15 +175,18 @@ def _fill_in(table: Table, matrix: NDArray[np.float64], names: list[str]) -> Non
 
 
 def _levels(
-    where: Callable[[int], str], name: str, values: NDArray[Any]
+    where: Callable[[int], str], name: str, values: NDArray[Any], asked: bool
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """(0/1 columns of a category, all its levels); a missing value becomes the levels' shares, their columns' mean."""
+    """(0/1 columns of a category, all its levels); a missing value becomes the levels' shares, their columns' mean.
+
+    ``asked`` says that the column was called a category, so that nothing is wrong with levels that look like numbers.
+    """
     gaps = is_gap(values)
     if gaps.all():
         raise InvalidInput(f"column {name!r} has no value at all; leave it out with {option('ignore', name)}")
     levels, codes = _sorted(values if not gaps.any() else values[~gaps])
     if levels.dtype.kind != "f":
-        _check_words(where, name, values, levels)
+        _check_words(where, name, values, levels, asked)
     if len(levels) > MOST_LEVELS or (len(levels) > 20 and 2 * len(levels) > len(values)):
         raise InvalidInput(
             f"column {name!r} has {len(levels):,} different values in {len(values):,} rows: too many for a category; "
@@ -203,8 +214,15 @@ def _sorted(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return words[order], place[codes]
 
 
-def _check_words(where: Callable[[int], str], name: str, values: NDArray[Any], levels: NDArray[Any]) -> None:
-    """Refuse dates, and columns of numbers with a word among them."""
+def _refuse_dates(where: Callable[[int], str], label: str, labels: NDArray[Any]) -> None:
+    if labels.dtype.kind == "O" and are_dates(np.unique(labels.astype(str))):
+        raise InvalidInput(f"{where(0)}: the label {label!r} holds dates ({labels[0]!r}): name another column")
+
+
+def _check_words(
+    where: Callable[[int], str], name: str, values: NDArray[Any], levels: NDArray[Any], asked: bool
+) -> None:
+    """Refuse dates, numbers that are written as nothing else reads them, and numbers with a word among them."""
     if are_dates(levels):
         row = next(i for i, v in enumerate(values) if v is not None and _DATE.fullmatch(v))
         raise InvalidInput(
@@ -212,6 +230,18 @@ def _check_words(where: Callable[[int], str], name: str, values: NDArray[Any], l
             f"date, or leave it out with {option('ignore', name)}"
         )
     odd = [level for level in levels if not is_number(level)]
+    if not asked and all(_DRESSED.fullmatch(level) for level in odd) and len(odd) * 2 > len(levels):
+        row = next(i for i, v in enumerate(values) if v is not None and not is_number(v))
+        raise InvalidInput(
+            f"{where(row)}: column {name!r} holds numbers with a comma or a sign ({values[row]!r}): write them with a "
+            f"point and digits alone, as 1234.5; or, if they are names, say {option('categories', name)}"
+        )
+    longest = max(levels, key=len)
+    if not odd and not asked and len(longest) >= LONG:
+        raise InvalidInput(
+            f"{where(values.tolist().index(longest))}: column {name!r} holds whole numbers too long to be kept exactly "
+            f"({longest!r}): write it in another unit, or leave it out with {option('ignore', name)}"
+        )
     if odd and len(levels) > 2 and len(odd) < len(levels) / 2:
         row = next(i for i, v in enumerate(values) if v is not None and not is_number(v))
         raise InvalidInput(

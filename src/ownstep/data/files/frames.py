@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ FEWEST_ROWS = 5000
 """Rows that are read at a time at least: pandas takes some microseconds per piece and column."""
 NUMBERS = "iufb"
 """Kinds of columns that are numbers, in NumPy's letters."""
+_ROW_NUMBERS = re.compile(r"__index_level_\d+__")
+"""How pandas calls an index without a name where it writes it as a column."""
 MISSING = ["?"]
 """What marks a missing value, beside an empty field and what pandas knows (NA, NaN, null, ...)."""
 
@@ -210,6 +213,11 @@ def _first_line(place: Place, kind: str) -> tuple[bool, str, list[str]]:
         raise faults.undecodable(place) from error
     if not first:
         raise InvalidInput(f"{place.name!r} is empty: it has no line")
+    if first.endswith("\r"):
+        raise InvalidInput(
+            f"{place.name!r}: lines end with a carriage return alone, as old Macs wrote them; convert the file, for "
+            "example with tr '\\r' '\\n'"
+        )
     separator = "\t" if kind == "tsv" else max((",", ";", "\t"), key=first.count)
     fields = [f.strip() for f in next(csv.reader([first], delimiter=separator))]
     if all(f in ("", *MISSING) or _is_float(f) for f in fields):
@@ -281,11 +289,29 @@ def _parquet(place: Place, progress: bool | None) -> Iterator[Any]:
             source = parquet.ParquetFile(place.path if _in_place(place) else io.BytesIO(file.read()))
             width = max(1, len(source.schema_arrow))
             for batch in source.iter_batches(batch_size=max(FEWEST_ROWS, PIECE // width)):
-                yield batch.to_pandas(), source.metadata.num_rows
+                # Without pandas' own notes a named index is a column as others are, and gaps are plain nan or None.
+                yield _plain_types(place, batch).to_pandas(ignore_metadata=True), source.metadata.num_rows
     except InvalidInput:
         raise
-    except (ArrowException, ValueError, KeyError, TypeError) as error:  # pandas' own notes in it are read unchecked
+    except (ArrowException, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{place.name!r} is no Parquet file, or damaged: {plain_text(str(error))}") from error
+
+
+def _plain_types(place: Place, batch: Any) -> Any:
+    """Decimals as numbers, without the row numbers that pandas adds; columns of lists and the like are refused."""
+    import pyarrow as pa
+
+    kept = [name for name in batch.schema.names if not _ROW_NUMBERS.fullmatch(name)]
+    batch = batch if len(kept) == batch.num_columns else batch.select(kept)
+    for i, field in enumerate(batch.schema):
+        if pa.types.is_decimal(field.type):
+            batch = batch.set_column(i, field.name, batch.column(i).cast(pa.float64()))
+        elif pa.types.is_nested(field.type):
+            raise InvalidInput(
+                f"{place.name!r}: column {field.name!r} holds {field.type} in every row, and one number or word is "
+                "read: write it as several columns, or write the file without it"
+            )
+    return batch
 
 
 def _in_place(place: Place) -> bool:
@@ -301,8 +327,6 @@ def _is_number(column: Any) -> bool:
 def _as_words(column: Any, spaces: bool) -> NDArray[Any]:
     import pandas as pd
 
-    if column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) == "decimal":
-        return np.asarray(column.astype(float).to_numpy())
     codes, levels = pd.factorize(column)
     words = [str(level) for level in levels]
     if not spaces and any(word.startswith(" ") for word in words):

@@ -6,6 +6,7 @@ lines, several spaces) and whatever is wrong goes to scikit-learn's reader, whic
 
 from __future__ import annotations
 
+import codecs
 import math
 import warnings
 from collections.abc import Sequence
@@ -21,8 +22,8 @@ from ownstep.support.errors import InvalidInput
 
 PLAIN = b"0123456789+-.eE: \n"
 """Bytes of a plain file. Others, as in ``nan``, ``#`` and ``qid``, are for scikit-learn's reader."""
-LONGEST_INDEX = 9
-"""Digits that surely fit into 32 bits."""
+LONGEST_INDEX, LARGEST_INDEX = 9, 2**31 - 1
+"""Digits that surely fit into 32 bits, and the largest index that does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ def _plain(place: Place, progress: bool | None) -> Samples | None:
     rest = b""
     with opened(place, progress) as file:
         while more := file.read(CHUNK):
-            lines = rest + more
+            lines = rest + more if rest or blocks else more.removeprefix(codecs.BOM_UTF8)
             cut = lines.rfind(b"\n") + 1
             rest = lines[cut:]
             if cut and not _add(blocks, lines[:cut]):
@@ -186,6 +187,8 @@ def _first_fault(place: Place) -> InvalidInput | None:
                     return InvalidInput(f"{where}: {word!r} must be index:value with a finite value")
                 if int(index) <= last:
                     return InvalidInput(f"{where}: indices must ascend, {index} comes after {last}")
+                if int(index) > LARGEST_INDEX:
+                    return InvalidInput(f"{where}: the index {index} is above the largest, {LARGEST_INDEX}")
                 last = int(index)
     return None
 

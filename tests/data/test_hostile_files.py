@@ -1,0 +1,96 @@
+"""Files as people send them: each is refused in one line that names the line or the column, or read as it is meant."""
+
+from __future__ import annotations
+
+import decimal
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ownstep
+from ownstep.cli import main
+from ownstep.support.errors import InvalidInput
+
+DAYS = pd.date_range("2020-01-01", periods=40)
+
+
+def _with(name: str, column, separator: str = ",") -> bytes:
+    """A table of 40 rows with one odd column."""
+    frame = pd.DataFrame({"age": range(40), name: column} | ({} if name == "label" else {"label": [0, 1] * 20}))
+    return frame.to_csv(index=False, sep=separator).encode()
+
+
+def _npz(**arrays) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **{"rows": np.eye(4), "labels": np.arange(4) % 2} | arrays)
+    return file.getvalue()
+
+
+BAD = {
+    "comma.csv": (_with("dose", [f"{i},5" for i in range(40)], ";"), "line 2: column 'dose' holds numbers with a"),
+    "few_commas.csv": (_with("dose", ["0,5", "1,5"] * 20, ";"), "say --categories dose"),
+    "percent.csv": (_with("share", [f"{i} %" for i in range(40)]), "('0 %'): write them with a point and digits"),
+    "thousands.csv": (_with("pay", [f"{i + 1},000" for i in range(40)]), "('1,000')"),
+    "huge.csv": (_with("id", [10**25 + i for i in range(40)]), "line 2: column 'id' holds whole numbers too long"),
+    "dashes.csv": (_with("day", DAYS.strftime("%d-%m-%Y")), "holds dates ('01-01-2020')"),
+    "months.csv": (_with("day", DAYS.strftime("%d %b %Y")), "holds dates ('01 Jan 2020')"),
+    "american.csv": (_with("day", DAYS.strftime("%b %d, %Y")), "holds dates ('Jan 01, 2020')"),
+    "slashes.csv": (_with("day", DAYS.strftime("%Y/%m/%d")), "holds dates ('2020/01/01')"),
+    "label.csv": (_with("label", DAYS.strftime("%Y-%m-%d")), "the label 'label' holds dates"),
+    "mac.csv": (_with("dose", range(40)).replace(b"\n", b"\r"), "lines end with a carriage return alone"),
+    "index.svm": (b"1 4000000000:3\n0 2:1\n", "line 1: the index 4000000000 is above the largest, 2147483647"),
+    "short.npz": (_npz(features=["a", "b"]), "features must be 4 different names, one per column, got shape (2,)"),
+    "twice.npz": (_npz(features=["a", "b", "c", "c"]), "got 3 different ones"),
+    "scalar.npz": (_npz(features=3), "got shape ()"),
+    "none.npz": (_npz(rows=np.zeros((0, 4)), labels=np.zeros(0)), "has no row of data"),
+    "outside.npz": (_npz(data=[1.0], indices=[7], indptr=[0, 1], shape=[1, 2], labels=[1]), "no sparse matrix"),
+    "pointer.npz": (_npz(data=[1.0], indices=[1], indptr=[1, 0], shape=[1, 2], labels=[1]), "no sparse matrix"),
+    "shape.npz": (_npz(data=[1.0], indices=[1], indptr=[0, 1], shape=[1], labels=[1]), "no sparse matrix"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_odd_files_are_one_line_and_nothing_is_written(tmp_path, name, capsys):
+    content, message = BAD[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", str(tmp_path / name), "--out", str(tmp_path / "model.json")])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_numbers_in_clothes_can_be_names(tmp_path):
+    (tmp_path / "a.csv").write_bytes(_with("dose", ["0,5", "1,5"] * 20, ";"))
+    assert ownstep.load(tmp_path / "a.csv", categories=["dose"]).features == ("age", "dose=1,5")
+
+
+def _parquet(path, frame) -> str:
+    frame.to_parquet(path)
+    return str(path)
+
+
+def test_parquet_from_databases_and_data_frames(tmp_path):
+    frame = pd.DataFrame({"label": [0, 1] * 20, "age": np.arange(40.0)})
+    decimals = frame.assign(pay=[decimal.Decimal(i) / 4 for i in range(40)])
+    found = ownstep.load(_parquet(tmp_path / "decimal.parquet", decimals))
+    assert found.features == ("age", "pay")
+    assert found.rows[3].tolist() == [3, 0.75]
+    assert ownstep.load(_parquet(tmp_path / "named.parquet", frame.set_index("age"))).features == ("age",)
+    shuffled = frame.sample(frac=1, random_state=0)
+    assert ownstep.load(_parquet(tmp_path / "rows.parquet", shuffled)).features == ("age",)
+    gaps = frame.assign(smoker=pd.array([True, None] * 20, dtype="boolean"))
+    with pytest.raises(InvalidInput, match="row 2: column 'smoker' has no value; 20 of 40 rows"):
+        ownstep.load(_parquet(tmp_path / "gaps.parquet", gaps))
+    for value, kind in (([1, 2], "list"), ({"a": 1}, "struct")):
+        nested = frame.assign(much=[value] * 40)
+        with pytest.raises(InvalidInput, match=f"column 'much' holds {kind}<.*> in every row"):
+            ownstep.load(_parquet(tmp_path / "nested.parquet", nested))
+
+
+def test_a_mark_at_the_start_is_no_part_of_the_first_label(tmp_path):
+    (tmp_path / "a.svm").write_bytes(b"\xef\xbb\xbf1 1:2\n-1 2:3\n")
+    assert ownstep.load(tmp_path / "a.svm").labels.tolist() == [1, -1]
