@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import decimal
 import io
+import json
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import ownstep
+import ownstep.glm
 from ownstep.cli import main
 from ownstep.support.errors import InvalidInput
 
@@ -40,6 +42,7 @@ BAD = {
     "slashes.csv": (_with("day", DAYS.strftime("%Y/%m/%d")), "holds dates ('2020/01/01')"),
     "label.csv": (_with("label", DAYS.strftime("%Y-%m-%d")), "the label 'label' holds dates"),
     "mac.csv": (_with("dose", range(40)).replace(b"\n", b"\r"), "lines end with a carriage return alone"),
+    "comments": (b"# nothing\n# else\n", "say which with --format"),
     "index.svm": (b"1 4000000000:3\n0 2:1\n", "line 1: the index 4000000000 is above the largest, 2147483647"),
     "short.npz": (_npz(features=["a", "b"]), "features must be 4 different names, one per column, got shape (2,)"),
     "twice.npz": (_npz(features=["a", "b", "c", "c"]), "got 3 different ones"),
@@ -94,3 +97,40 @@ def test_parquet_from_databases_and_data_frames(tmp_path):
 def test_a_mark_at_the_start_is_no_part_of_the_first_label(tmp_path):
     (tmp_path / "a.svm").write_bytes(b"\xef\xbb\xbf1 1:2\n-1 2:3\n")
     assert ownstep.load(tmp_path / "a.svm").labels.tolist() == [1, -1]
+
+
+def test_two_files_of_one_name_are_not_one_device(tmp_path):
+    for name in ("Basel.csv", "Basel.data.csv"):
+        (tmp_path / name).write_text("age,label\n1,0\n")
+    with pytest.raises(InvalidInput, match=r"'Basel.csv' and 'Basel.data.csv' are both the device 'Basel'; rename one"):
+        ownstep.load(tmp_path)
+
+
+def test_predictions_are_of_finite_rows_and_whole_models(tmp_path, capsys):
+    """An infinite value gave a probability of 1, and a model with a word for its family a traceback."""
+
+    def refused(*arguments) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
+        return err
+
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 2))
+    fitted = ownstep.glm.fit(rows, rng.integers(0, 2, 60), features=["age", "dose"])
+    model, new = fitted.model.save(tmp_path / "model.json"), tmp_path / "new.csv"
+    new.write_text("age,dose\n1,2\n1,-inf\n")
+    assert "line 3: column 'dose' must be finite, got -inf" in refused("predict", new, "--model", model)
+    np.savez(tmp_path / "new.npz", rows=[[1, np.nan]], labels=[0], features=["age", "dose"])
+    assert "rows must be finite" in refused("predict", tmp_path / "new.npz", "--model", model)
+    new.write_text("age,dose\n1,2\n")
+    good = json.loads(model.read_text())
+    for change in ({"family": "probit"}, {"intercepts": [np.nan]}, {"classes": ["a", "b", "c"]}):
+        (tmp_path / "bad.json").write_text(json.dumps(good | change))
+        assert "is no model of ownstep: its" in refused("predict", new, "--model", tmp_path / "bad.json")
+    below = tmp_path / "a" / "b.csv"
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", str(new), "--model", str(model), "--out", str(below)])
+    assert ended.value.code in (0, None)
+    assert below.read_text().startswith("predicted,p(0),p(1)\n")

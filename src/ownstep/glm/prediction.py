@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ownstep.glm.families import FAMILIES
 from ownstep.support.errors import InvalidInput, OwnstepError, require_extra
 from ownstep.support.files import write_atomically
 
@@ -106,6 +107,10 @@ def load_model(path: str | Path) -> Model:
         coefficients, intercepts = np.array(data["coefficients"], float), np.array(data["intercepts"], float)
         if coefficients.shape != (len(data["features"]), len(intercepts)) or not np.isfinite(coefficients).all():
             raise ValueError("its coefficients do not fit its features")
+        if not np.isfinite(intercepts).all():
+            raise ValueError("its intercepts must be finite")
+        if data["family"] not in FAMILIES or len(intercepts) != max(1, len(data["classes"]) - 1):
+            raise ValueError(f"its family {data['family']!r} and its {len(data['classes'])} classes do not fit")
         return Model(
             str(data["family"]), tuple(data["features"]), coefficients, intercepts, tuple(data["classes"]),
             str(data["label"]), {k: tuple(v) for k, v in data["levels"].items()}, data["about"],

@@ -200,6 +200,7 @@ def predict(
         sys.stdout.write(text.getvalue())
         return
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(out) as file:
             file.write(text.getvalue().encode())
     except OSError as error:

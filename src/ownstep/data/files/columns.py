@@ -104,6 +104,9 @@ def as_features(table: Table, features: Sequence[str], levels: Mapping[str, Sequ
         if name == feature:
             if name in table.words:
                 raise InvalidInput(f"{table.where(0)}: column {name!r} must be a number, got {values[0]!r}")
+            if np.isinf(values).any():
+                row = int(np.argmax(np.isinf(values)))
+                raise InvalidInput(f"{table.where(row)}: column {name!r} must be finite, got {values[row]}")
             out[:, i] = values
             continue
         words = np.array([f"{v:g}" for v in values]) if values.dtype.kind == "f" else values.astype(str)

@@ -105,6 +105,8 @@ def read_features(
         return as_features(read_table(place, kind), features, levels)
     if kind == "npz":
         rows, _, _, names = read_npz(place)
+        if not np.isfinite(rows.data if hasattr(rows, "indptr") else rows).all():
+            raise InvalidInput(f"{place.name!r}: rows must be finite, and nan or inf is among them")
         return _by_name(place, rows, names, features)
     first = 0 if tuple(features) == numbered(len(features), 0) else 1
     _check_numbered(place, "a LIBSVM file", features, first)
@@ -161,6 +163,10 @@ def _folder(path: Path, how: Reading, progress: bool | None) -> Dataset:
             f"{files[other].name!r} is {kinds[other]}"
         )
     names = [_stem(p) for p in files]
+    twice = next((i for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        one, other = files[names.index(names[twice])].name, files[twice].name
+        raise InvalidInput(f"{str(path)!r}: {one!r} and {other!r} are both the device {names[twice]!r}; rename one")
     if kinds[0] in ("csv", "tsv", "parquet"):
         return _dataset(path.name, _alike(places, kinds[0], how, progress), names, how)
     _refuse(how, kinds[0])

@@ -128,7 +128,7 @@ def recognise(place: Place, wanted: str | None = None) -> str:
         return "parquet"
     if head.startswith(b"PK\x03\x04"):
         return "npz"
-    line = next(line for line in head.splitlines() if line.strip() and not line.startswith(b"#"))
+    line = next((line for line in head.splitlines() if line.strip() and not line.startswith(b"#")), b"")
     if _LIBSVM_LINE.fullmatch(line.strip()) and b":" in head:
         return "libsvm"
     if b"\t" in line or b"," in line or b";" in line:
