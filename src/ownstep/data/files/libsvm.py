@@ -122,7 +122,7 @@ def _indices(text: NDArray[np.uint8], ends: NDArray[np.intp], lengths: NDArray[n
     if longest > LONGEST_INDEX:
         return None
     out = np.zeros(len(ends), np.int32)
-    which = slice(None)
+    which = np.arange(len(ends))
     for place in range(longest):
         at = ends[which] - 1 - place
         digits = text[at] - np.uint8(48)

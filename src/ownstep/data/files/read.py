@@ -165,8 +165,8 @@ def _folder(path: Path, how: Reading, progress: bool | None) -> Dataset:
     names = [_stem(p) for p in files]
     twice = next((i for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        one, other = files[names.index(names[twice])].name, files[twice].name
-        raise InvalidInput(f"{str(path)!r}: {one!r} and {other!r} are both the device {names[twice]!r}; rename one")
+        one, two = files[names.index(names[twice])].name, files[twice].name
+        raise InvalidInput(f"{str(path)!r}: {one!r} and {two!r} are both the device {names[twice]!r}; rename one")
     if kinds[0] in ("csv", "tsv", "parquet"):
         return _dataset(path.name, _alike(places, kinds[0], how, progress), names, how)
     _refuse(how, kinds[0])
