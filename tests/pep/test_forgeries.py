@@ -310,6 +310,28 @@ def test_an_elimination_may_take_as_long_as_is_said() -> None:
     assert module.semidefinite({(0, 0): 0 * one})
 
 
+def test_what_is_plainly_positive_needs_no_elimination() -> None:
+    """Of large certificates the elimination would take too long; entries that are not there are zero."""
+    module, one = compiled(ast.parse(SOURCE)), Fraction(1)
+    assert module.positive({(0, 0): one, (1, 1): one, (2, 2): one / 3})
+    module.MOST_WORK = 0
+    assert module.check(HONEST["pair"]) == Fraction(HONEST["pair"]["bound"])
+    with pytest.raises(ValueError, match="takes too long"):
+        module.check(HONEST["half"])  # its slack is singular
+
+
+def test_there_are_at_most_as_many_conditions_as_pairs_of_points() -> None:
+    """One kind and no rounds: x0, x* and the device's own minimiser."""
+    (condition,) = HONEST["half"]["multipliers"]["conditions"]
+    for more, accepted in ((8, True), (9, False)):
+        certificate = sealed(HONEST["half"], conditions=[condition, *[[0, 0, "*", "0"]] * more])
+        if accepted:
+            assert checker.check(certificate) == Fraction(1, 2)
+        else:
+            with pytest.raises(ValueError, match="more conditions than pairs"):
+                checker.check(certificate)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_semidefinite_forms_against_their_eigenvalues(seed: int) -> None:
     """Random whole matrices of every rank, some with a pivot of zero; the floats decide where they can."""
