@@ -27,11 +27,13 @@ import ownstep  # noqa: E402
 from ownstep.cli import main  # noqa: E402
 from ownstep.engines import Bernoulli, Cohort, Outages, describe, run  # noqa: E402
 from ownstep.engines.federation import coordinator as fed  # noqa: E402
+from ownstep.engines.federation import hessians  # noqa: E402
 from ownstep.engines.federation.app import init  # noqa: E402
 from ownstep.engines.federation.nodes import Nodes  # noqa: E402
 from ownstep.engines.federation.secure import SecurePlus, _Proxy, _Strategy  # noqa: E402
 from ownstep.engines.federation.site import Site, load_open_site, site_app  # noqa: E402
 from ownstep.engines.federation.wire import Question, Refused, _losses, checked, size  # noqa: E402
+from ownstep.engines.local.sketching import Sketching  # noqa: E402
 from ownstep.methods import GD, METHODS, At, Nesterov, Never, OwnCurvature, OwnStep, Scaffold  # noqa: E402
 from ownstep.problems import BinaryLogistic  # noqa: E402
 from ownstep.smoothness import Smoothness  # noqa: E402
@@ -1020,6 +1022,35 @@ def test_there_is_one_finite_loss_per_question(told, why):
     with pytest.raises(Refused, match=why):
         _losses(MetricRecord(told), "loss", 2)
     assert _losses(MetricRecord({"loss": [1, 2]}), "loss", 2) == [1.0, 2.0]
+
+
+def test_a_silent_site_is_looked_for_less_and_less_often(small_logistic):
+    """Pauses of 10 ms that double: in 0.7 s six looks or seven, and not seventy."""
+    grid, looks = DirectGrid(apps_of(small_logistic), lambda node, sent: node == 102), []
+    pull = grid.pull_messages
+    grid.pull_messages = lambda identities: looks.append(list(identities)) or pull(identities)
+    content = RecordDict({"ask": ConfigRecord({"question": "?"})})
+    Nodes(grid, 0.7).ask({102: content}, "query.ask", "")
+    assert 2 <= len(looks) <= 12
+
+
+def test_sums_of_sketches_say_how_many_coordinates_are_free():
+    """Of an intercept one, from any of the sites that answer; the penalty and the mean trace with it."""
+    rows = np.random.default_rng(0).standard_normal((30, 4))
+    split = ownstep.partition.given([0, 1, 1] * 10)
+    problem = BinaryLogistic(rows, rows[:, 0] > rows[:, 1], split, mu=0.2, intercept=True)
+    method = METHODS["own_curvature"](rank=2, sketch="sum")
+    ask = method.ask(method.start(problem.x0(), describe(problem).devices))
+    extras, traces = [], []
+    for i, c in enumerate((0.25, 0.75)):
+        site = problem.keep([i])
+        more = hessians.More(sketch=ask.sketch)
+        extras.append(hessians.answer(site, problem.x0(), None, c, more, Sketching(site))[0])
+        traces.append(hessians.split(ask, extras[-1], c).shared.trace / c)
+        assert hessians.split(ask, extras[-1], c).shared.free == 1
+    found = hessians.split(ask, extras[0] + extras[1], 1.0).shared
+    assert found.free == 1
+    assert found.trace == pytest.approx(0.25 * traces[0] + 0.75 * traces[1])
 
 
 def test_limits_of_secure_parameters():
