@@ -57,7 +57,7 @@ class OwnStep:
     momentum: str | None = field(default=None, kw_only=True)
 
     def __new__(cls, *_: Any, smoothness: str = "given", momentum: str | None = None, **__: Any) -> OwnStep:
-        """The class that does what was asked for."""
+        """The class that does what was asked for, as ``pathlib.Path(...)`` is a ``PosixPath`` where that is so."""
         return super().__new__((form(smoothness, momentum) or cls) if cls is OwnStep else cls)
 
     def __post_init__(self) -> None:
