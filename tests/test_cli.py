@@ -463,3 +463,19 @@ def test_report_writes_one_page(capsys, tmp_path, monkeypatch):
     assert out["bytes"] == (tmp_path / "report/index.html").stat().st_size
     assert set(out["verdicts"].values()) == {"no result yet"}
     assert "open it in a browser" in call(capsys, "report", "--out", "page.html")[1]
+
+
+def test_the_first_rows_keep_their_sites_and_numbers_come_from_files(tmp_path):
+    from ownstep.cli.options import SplitOptions, numbers
+    from ownstep.data import Dataset
+    from ownstep.support.errors import InvalidInput
+
+    rows, labels, sites = np.eye(6), np.arange(6), np.array(["b", "a", "b", "a", "c", "c"])
+    data = Dataset("mine", rows, labels, sites=sites)
+    assert SplitOptions().split(data, rows[:4], labels[:4]).names == ("a", "b")
+    assert SplitOptions("site", 2).split(data, rows[:4], labels[:4]).counts.tolist() == [2, 2]
+    with pytest.raises(InvalidInput, match="the data has 2 sites"):
+        SplitOptions("site", 3).split(data, rows[:4], labels[:4])
+    (tmp_path / "n.txt").write_text("1, 2 3\n4.5,6\n\n7\n")
+    assert numbers("--L", f"@{tmp_path / 'n.txt'}") == [1, 2, 3, 4.5, 6, 7]
+    assert numbers("--L", "1,2.5") == [1, 2.5]
