@@ -21,13 +21,14 @@ from ownstep.pep.conditions.cuts import (
     worst_point,
 )
 from ownstep.pep.conditions.gram import Gram, build
-from ownstep.pep.proof.certificate import Proof, repair, slacks
+from ownstep.pep.proof.certificate import Proof, between, repair, slacks
 from ownstep.pep.solve import interior
 from ownstep.pep.solve.candidate import Candidate, merges, recover
 from ownstep.pep.solve.exact import reached
 from ownstep.pep.solve.polish import polish
 from ownstep.pep.solve.quadratic import worst_quadratic
 from ownstep.pep.solve.sdp import LARGE, Limits, Objective, Solution, blocks, limits, objective, solve
+from ownstep.pep.solve.tries import DENSE, INSIST, WIDE, Way, ways
 from ownstep.pep.trace import symmetry as alike
 from ownstep.pep.trace.scales import beyond_doubles
 from ownstep.pep.trace.symmetry import Group
@@ -35,33 +36,9 @@ from ownstep.pep.trace.units import Setting
 from ownstep.support.errors import OwnstepError
 from ownstep.support.memory import free_memory
 
-TRIES = (
-    (1e-9, False, True),
-    (1e-9, True, True),
-    (2e-9, True, False),
-    (6e-9, False, True),
-    (2e-8, True, True),
-    (2e-8, True, False),
-    (1e-7, False, True),
-    (1e-7, True, False),
-    (1e-6, False, True),
-    (1e-6, True, False),
-)
-"""How the solver is called, the next one where an answer proves nothing: how far inside their sets solutions are asked
-to be, whether the usual choice of its own scaling is turned round, and whether a banded slack is split."""
-
-INSIST = 6
-"""So many of them are tried on small problems whose enclosure stays wide."""
-
-DENSE = 80
-"""Columns up to which the slack may be left whole; beyond, that takes too long."""
-
-WIDE, WIDE_ORDER = 48, (3, 4, 0, 1, 2)
-"""Columns from which a program of more groups than rounds, and than :data:`FEW`, takes seconds to solve, and the order
-of the first tries there: those come first that prove something as a rule, and last the one with a whole slack."""
-
 FEW, MOST_OF_ALL = 4, 1.5
-"""There all conditions are taken at once, if they are so many times those to begin with at most."""
+"""With more groups than that and than rounds, and many columns, a program takes seconds to solve: all conditions are
+taken at once, if they are so many times those to begin with at most."""
 
 EFFORT = 7e5
 """Conditions times columns, summed over the solves: beyond this no further solve is begun. Not seconds, so that a busy
@@ -91,16 +68,11 @@ multiplier below which a condition idles."""
 
 TIME_IS_UP = "time is up (patience), and nothing is proved yet"
 
-LAST = -1
-"""Stands for the last point among the hubs, as its number differs from one K to the next."""
-
-FIRST = 1
-"""The triple at x^0."""
-
+LAST = -1  # stands for the last point among the hubs, as its number differs from one K to the next
+FIRST = 1  # the triple at x^0
 
 NARROW = (1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5)
 """How far inside its class an instance is looked for, relative to L - mu."""
-
 
 ENOUGH = 3e-6
 """Relative width at which twins that share a function need not be told apart."""
@@ -138,7 +110,7 @@ class Search:
         self.worst: Candidate | None = None
         self.lower = 0.0
         self.narrow = min(self.path.rounds // LONG, 2)  # over many rounds what is finer is refuted, and takes seconds
-        self.tries = 0
+        self.tries, self.plain = 0, False
         self.status = ""
         self.deadline = math.inf
 
@@ -302,12 +274,31 @@ class Search:
             self._replay(waiting)
 
     def _solve(self, rows: Conditions) -> Solution:
-        """One solve and its check; keeps the best proof and the worst instance."""
-        failure = "it was not called"
-        first = max(self.tries - 1, 0)
-        for self.tries in range(first, len(TRIES)):
+        """One solve and its check; keeps the best proof and the worst instance.
+
+        A small problem whose columns let no answer prove anything is written in the plain ones.
+        """
+        try:
+            found = self._proved(rows)
+        except OwnstepError:
+            small = len(self.gram.columns) <= DENSE and not self.many
+            if self.plain or not small or self.best is not None or self._late():
+                raise
+            self.plain, self.tries = True, 0
+            self.gram, self.target, self.radii = self._program(sparse=False)
+            found = self._proved(conditions(self.gram, rows.pairs))
+        if self.path.rounds <= LONG or blocks(self.gram):
+            self._replay(found)  # otherwise polishing begins with its few directions that matter
+        self.status = found.status
+        return found
+
+    def _proved(self, rows: Conditions) -> Solution:
+        """Call the solver in one way after the other, until an answer proves something."""
+        failure, near, order = "it was not called", [], ways(self._wide())
+        for number in range(max(self.tries - 1, 0), len(order)):
+            self.tries = number
             try:
-                found = self._attempt(rows, self.tries)
+                found = self._attempt(rows, order[number])
             except OwnstepError as error:
                 failure = str(error)
                 continue
@@ -315,24 +306,17 @@ class Search:
                 continue
             proof = repair(self.gram, rows, self.target, self.radii, found)
             if proof.slack > 0:
-                break
+                self._keep(proof, near, rows)
+                return found
+            near.append(proof)
             failure = f"its answer ({found.status}) proves nothing, the slack has an eigenvalue of {proof.slack:.2g}"
-        else:
-            rstar = self.asked.rstar if self.local_optima else 0.0
-            why = beyond_doubles(self.path, self.groups, self.asked.r0, rstar)
-            raise OwnstepError(TIME_IS_UP if self._late() else f"the semidefinite solver failed: {failure}{why}")
-        if self.best is None or proof.bound < self.best.proof.bound:
-            self.best = Proved(proof, rows, self.gram, self.target, self.radii)
-        if self.path.rounds <= LONG or blocks(self.gram):
-            self._replay(found)  # otherwise polishing begins with its few directions that matter
-        self.status = found.status
-        return found
+        rstar = self.asked.rstar if self.local_optima else 0.0
+        why = beyond_doubles(self.path, self.groups, self.asked.r0, rstar)
+        raise OwnstepError(TIME_IS_UP if self._late() else f"the semidefinite solver failed: {failure}{why}")
 
-    def _attempt(self, rows: Conditions, number: int) -> Solution | None:
+    def _attempt(self, rows: Conditions, way: Way) -> Solution | None:
         """One call of the solver; None where the problem is too large for this way of calling it."""
-        size = len(self.gram.columns)
-        early = self._wide() and number < len(WIDE_ORDER)
-        margin, other, chordal = TRIES[WIDE_ORDER[number] if early else number]
+        size, (margin, other, chordal) = len(self.gram.columns), way
         if (self.many and (other or not chordal)) or (not chordal and size > DENSE) or (other and size > LARGE):
             return None
         left = self.deadline - time.perf_counter()
@@ -354,23 +338,36 @@ class Search:
         """
         if len(self.gram.columns) > DENSE:
             return
-        sparse = (self.gram, self.target, self.radii)
-        dense = self._program(sparse=False)
-        for number in range(2 * INSIST):
-            if self.gap() <= tolerance or self._late():
-                return
-            self.gram, self.target, self.radii = dense if number < INSIST else sparse
+        for program in (self._program(sparse=False), (self.gram, self.target, self.radii)):
+            self.gram, self.target, self.radii = program
             rows = conditions(self.gram, all_pairs(self.gram))
-            try:
-                found = self._attempt(rows, number % INSIST)
-            except OwnstepError:
-                continue
-            if found is None:
-                continue
-            proof = repair(self.gram, rows, self.target, self.radii, found)
-            if proof.slack > 0 and self.best is not None and proof.bound < self.best.proof.bound:
-                self.best = Proved(proof, rows, self.gram, self.target, self.radii)
-            self._replay(found)
+            sure: Proof | None = None
+            near: list[Proof] = []
+            for way in INSIST:
+                if self.gap() <= tolerance or self._late():
+                    return
+                try:
+                    found = self._attempt(rows, way)
+                except OwnstepError:
+                    continue
+                if found is None:
+                    continue
+                proof = repair(self.gram, rows, self.target, self.radii, found)
+                if not proof.slack > 0:
+                    near.append(proof)
+                elif sure is None or proof.bound < sure.bound:
+                    sure = proof
+                if sure is not None:
+                    sure = self._keep(sure, near, rows)
+                self._replay(found)
+
+    def _keep(self, proof: Proof, near: list[Proof], rows: Conditions) -> Proof:
+        """Sharpen a proof by those that fail by a little, and keep it if it is the best so far."""
+        for other in near:
+            proof = between(self.gram, rows, self.target, self.radii, proof, other)
+        if self.best is None or proof.bound < self.best.proof.bound:
+            self.best = Proved(proof, rows, self.gram, self.target, self.radii)
+        return proof
 
     def _replay(self, found: Solution) -> None:
         """Recover the instance, run the method on it, keep it if it is the worst so far.

@@ -41,6 +41,8 @@ WHAT = {
 LAST_EFFORT = 4.0
 """Effort that goes into the final enclosure; designed steps need more conditions than others."""
 
+SEARCH = 0.75  # the part of patience that the search may take; the rest is for the final enclosure
+
 RIVAL_EFFORT = 0.2
 """The same while a rival's best switch is searched."""
 
@@ -111,8 +113,9 @@ def tune(
     common : every device takes the same step, so that the method follows grad f alone: the fair rival of a design that
         weighs devices apart, for the same classes and radii.
     effort : how much work may go into the search, in units of :data:`WORK`; the same on a busy machine.
-    patience : seconds after which the search ends, even within a solve; None waits. An interrupt (Ctrl-C) ends it in
-        the same way: what was found until then is returned, with its bound.
+    patience : seconds to take, a quarter of them for the final bound; the search ends even within a solve. Only a first
+        worst case and one bound are always waited for. None waits. An interrupt (Ctrl-C) ends the search in the same
+        way: what was found until then is returned, with its bound.
     progress : called with the best value so far and what is being done.
 
     Raises
@@ -136,11 +139,25 @@ def tune(
     found = _Search(pooled, *asked, limits, progress).run(what)
     rows = tuple(tuple((row[0] * devices.L / devices.L_bar).tolist()) for row in found.method.scales)
     method = Schedule(rows, found.method.momentum)
-    return replace(found, method=method, bound=worst_case(method, devices, *asked, effort=LAST_EFFORT))
+    left = None if patience is None else patience - found.seconds
+    return replace(found, method=method, bound=enclosed(method, devices, asked, left))
+
+
+def enclosed(method: Schedule, devices: Devices, asked: tuple[int, float, float, str], patience: float | None) -> Bound:
+    """The bound of what was found: one solve, whatever time is left, and then what that time allows."""
+    setting = (method, devices, *asked)
+    if patience is None:
+        return worst_case(*setting, effort=LAST_EFFORT)
+    first = worst_case(*setting, effort=0.0)
+    left = max(patience - first.seconds, 0.0)
+    try:
+        return min(first, worst_case(*setting, effort=LAST_EFFORT, patience=left), key=lambda bound: bound.upper)
+    except OwnstepError:
+        return first
 
 
 class _Search:
-    """The starts, one after the other; each family of schedules begins where the smaller one before it ended."""
+    """The starts, one after the other; a family of schedules begins where the smaller one before it ended."""
 
     def __init__(
         self,
@@ -159,7 +176,7 @@ class _Search:
         self.setting = (rounds, small.r0, small.rstar, metric)
         self.steps, self.tolerance, self.effort, patience = limits
         self.began, self.progress = time.monotonic(), progress
-        self.deadline = self.began + patience
+        self.patience, self.deadline = patience, self.began + SEARCH * patience
         self.kind = np.zeros(len(devices), dtype=int)
         self.count = len(kinds(devices))
         for c, members in enumerate(kinds(devices)):
@@ -182,8 +199,9 @@ class _Search:
         if self.best is None:
             raise OwnstepError("the semidefinite solver failed at every start")
         method, history, start, stopped = self.best
-        late = time.monotonic() > self.deadline
-        bound = worst_case(method, *self.asked, effort=0.0 if late else LAST_EFFORT)
+        spent = time.monotonic() - self.began
+        left = None if math.isinf(self.patience) else self.patience - spent
+        bound = enclosed(method, self.asked[0], self.asked[1:], left)
         seconds = time.monotonic() - self.began
         history = [self.unit * value for value in history]
         starts = {name: (self.unit * before, self.unit * after) for name, (before, after) in self.starts.items()}

@@ -28,6 +28,9 @@ Array = NDArray[np.float64]
 ROUNDING = 2.0**-46
 """Sums of up to a hundred rounded terms are off by less than this fraction of what is added up."""
 
+ENOUGH = 1.1
+"""So much more of a sure proof is added to one that fails by a little than would just do."""
+
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -78,6 +81,41 @@ def repaired(
     limits, multipliers = np.maximum(found.limits, 0.0), np.maximum(found.multipliers, 0.0)
     left = target.values - rows.values.T @ multipliers
     multipliers = _cancel(gram, rows, multipliers, left)
+    return _measured(gram, rows, target, radii, limits, multipliers, float(np.abs(left).max(initial=0)), embed)
+
+
+def between(gram: Gram, rows: Conditions, target: Objective, radii: Limits, sure: Proof, near: Proof) -> Proof:
+    """The smaller of two bounds made into a proof: where it proves nothing by a little, a little of the other is added.
+
+    A mean of two sets of multipliers has at least the mean of their smallest eigenvalues, as these are concave.
+
+    Parameters
+    ----------
+    sure : multipliers whose slack is positive.
+    near : multipliers of the same program whose slack is not.
+    """
+    part = ENOUGH * -near.slack / (sure.slack - near.slack)
+    if not (near.bound < sure.bound and part < 1):
+        return sure
+    limits = part * sure.limits + (1 - part) * near.limits
+    multipliers = part * sure.multipliers + (1 - part) * near.multipliers
+    left = target.values - rows.values.T @ multipliers
+    multipliers = _cancel(gram, rows, multipliers, left)
+    found = _measured(gram, rows, target, radii, limits, multipliers, max(sure.repaired, near.repaired), None)
+    return found if found.slack > 0 and found.bound < sure.bound else sure
+
+
+def _measured(
+    gram: Gram,
+    rows: Conditions,
+    target: Objective,
+    radii: Limits,
+    limits: Array,
+    multipliers: Array,
+    left: float,
+    embed: Array | None,
+) -> Proof:
+    """What multipliers that cancel the values prove."""
     made = slacks(gram, rows, target, radii, limits, multipliers)
     sizes = _sizes(gram, rows, target, radii, limits, multipliers)
     if embed is not None:
@@ -85,7 +123,7 @@ def repaired(
         sizes[0] *= float(np.linalg.norm(embed, 2)) ** 2
     slack = min(float(np.linalg.eigvalsh(m)[0]) - ROUNDING * size for m, size in zip(made, sizes, strict=True))
     bound = float(limits.sum()) * target.size * (1 + ROUNDING)
-    return Proof(bound, limits, multipliers, slack, float(np.abs(left).max(initial=0)))
+    return Proof(bound, limits, multipliers, slack, left)
 
 
 def _sizes(
