@@ -13,8 +13,9 @@ from ownstep.methods.base import Answer
 from ownstep.pep import bound as bound_module
 from ownstep.pep.conditions import assemble, cuts
 from ownstep.pep.proof import certificate
-from ownstep.pep.proof.certificate import slacks
+from ownstep.pep.proof.certificate import Proof, between, repaired, slacks
 from ownstep.pep.search import Search
+from ownstep.pep.solve.tries import Way
 from ownstep.pep.trace.symbolic import trace
 from ownstep.pep.trace.units import Setting
 from ownstep.plan import Devices
@@ -142,3 +143,33 @@ def test_tracing_takes_of_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bound_module._traced(GD(), DEVICES, 2, 20.0)[1] == 0.0
     monkeypatch.undo()
     assert bound_module._traced(GD(), DEVICES, 2, None)[1] is None
+
+
+def test_a_proof_that_fails_by_a_little_is_mended() -> None:
+    """A little of a sure proof makes it one: with a bound between the two and a slack above zero."""
+    search = Search(Setting(trace(OwnStep(At(2)), DEVICES, 4), DEVICES, 2.0, 0.5, "value"))
+    search.prepare()
+    program = (
+        search.gram,
+        rows := assemble.conditions(search.gram, cuts.all_pairs(search.gram)),
+        search.target,
+        search.radii,
+    )
+    search.core = 0
+    sure, near = (repaired(*program, search._attempt(rows, Way(margin, False, True)), None) for margin in (1e-5, 1e-8))
+    assert near.bound < sure.bound
+    limits, multipliers = near.limits * (1 - 1e-6), near.multipliers * (1 - 1e-6)
+    left = program[2].values - rows.values.T @ multipliers
+    failing = repaired(*program, SimpleNamespace(limits=limits, multipliers=multipliers), None)
+    assert -1e-5 < failing.slack < 0 < sure.slack
+    assert np.abs(left).max() > 0
+    mended = between(*program, sure, failing)
+    assert failing.bound < mended.bound < sure.bound
+    assert mended.slack > 0
+    for block in slacks(*program, mended.limits, mended.multipliers):
+        assert np.linalg.eigvalsh(block)[0] > 0
+    np.testing.assert_allclose(rows.values.T @ mended.multipliers, program[2].values, atol=1e-12)
+    # nothing is taken from one that is no smaller, that fails by more than the other has, or that is no number
+    assert between(*program, sure, Proof(sure.bound * 2, limits, multipliers, -1e-9, 0.0)) is sure
+    assert between(*program, sure, Proof(failing.bound, limits, multipliers, -1.0, 0.0)) is sure
+    assert between(*program, sure, Proof(failing.bound, limits, multipliers, float("nan"), 0.0)) is sure

@@ -45,6 +45,14 @@ def test_a_design_for_networks() -> None:
     assert seconds(lambda: pep.tune_network(method, PAPER, 12, network=NETWORK, patience=0.1)) < 2.5
 
 
+def test_a_design_keeps_its_patience() -> None:
+    """With 5 seconds it once took 11: the final enclosure knew of none. One bound is always waited for."""
+    began = time.process_time()
+    found = pep.tune(PAPER, 20, 10.0, 1.0, patience=1.0)
+    assert time.process_time() - began < 3
+    assert 0 < found.bound.lower <= found.bound.upper < 1
+
+
 def test_the_program_is_given_up_between_its_blocks() -> None:
     """Asked about once a round and at every change of basis, and what is raised comes through."""
     path = canonical(Setting(trace(OwnStep(At(3)), PAPER, 6), PAPER, 10.0, 1.0, "value"))[0]
