@@ -294,7 +294,8 @@ class Search:
 
     def _proved(self, rows: Conditions) -> Solution:
         """Call the solver in one way after the other, until an answer proves something."""
-        failure, near, order = "it was not called", [], ways(self._wide())
+        failure, order = "it was not called", ways(self._wide())
+        near: list[Proof] = []
         for number in range(max(self.tries - 1, 0), len(order)):
             self.tries = number
             try:
