@@ -45,7 +45,7 @@ SETTINGS = (
 L, MU, R0, RSTAR, ROUNDS = (1 / 3, 3.0), 0.1, 10.0, 1.0, 20
 SWITCHES = (7, 9, 11)
 LATER, LATER_QUICK = (30, 40), (29, 40)
-"""Rounds at which own steps without a switch are looked at again, to see whether they stall; 30 take 15 seconds."""
+"""Rounds at which own steps without a switch are looked at again, to see whether they stall."""
 GD_MEAN, GD_SHORT, GD_BEST, DGD, NESTEROV = (
     "GD 1/L-bar", "GD 2/(L-bar+mu)", "GD best fixed step", "own steps, no switch", "Nesterov"
 )  # fmt: skip

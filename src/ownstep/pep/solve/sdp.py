@@ -39,7 +39,7 @@ LARGE = 120
 """Columns up to which their units alone usually scale the problem well enough."""
 
 SCALED_BY = (0.1, 10.0)
-"""How far the solver may scale rows and columns, which are in sensible units already: further takes more iterations."""
+"""How far the solver may scale rows and columns where there are twins: further takes half as many iterations more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +190,8 @@ def solve(
     settings = quiet(tolerance)
     settings.chordal_decomposition_enable = chordal
     settings.equilibrate_enable = scaling
-    settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = SCALED_BY
+    if twins:
+        settings.equilibrate_min_scaling, settings.equilibrate_max_scaling = SCALED_BY
     settings.time_limit = seconds
     quadratic = sp.csc_matrix((variables + free, variables + free))
     matrix = sp.csc_matrix(sp.vstack(parts))
