@@ -199,8 +199,7 @@ class _Search:
         if self.best is None:
             raise OwnstepError("the semidefinite solver failed at every start")
         method, history, start, stopped = self.best
-        spent = time.monotonic() - self.began
-        left = None if math.isinf(self.patience) else self.patience - spent
+        left = None if math.isinf(self.patience) else self.patience - (time.monotonic() - self.began)
         bound = enclosed(method, self.asked[0], self.asked[1:], left)
         seconds = time.monotonic() - self.began
         history = [self.unit * value for value in history]
