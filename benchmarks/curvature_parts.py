@@ -77,7 +77,8 @@ def join(path: Path, out: Path) -> None:
         f"{len(new)} runs came, {len(new.keys() & old)} of them recorded before; {len(came['missing'])} parts missing"
     )
     report["result"]["rows"] = [new.get(key(row), row) for row in report["result"]["rows"]]
-    report["provenance"]["parts"] = came["provenance"] | {"parts_of_the_older_code": came["missing"]}
+    report["provenance"]["parts"] = came["provenance"]
+    report["result"]["older"] = came["missing"]
     file.write_text(json.dumps(report, indent=1))
     judge_again("curvature", out)
 

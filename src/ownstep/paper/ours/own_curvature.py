@@ -117,6 +117,8 @@ def verdict(result: dict[str, Any]) -> dict[str, Any]:
     rule = f"{good} of {len(rules)} rules met"
     if result.get("not_run"):
         rule += f"; {len(result['not_run'])} parts of the experiment have not been run"
+    if result.get("older"):
+        rule += f"; {len(result['older'])} parts were run with an earlier form of the method"
     return {"verdict": word, "rule": rule, "findings": findings, "numbers": numbers}
 
 
