@@ -58,8 +58,7 @@ class Sums:
             name = features[large[0]]
             if np.isnan(self.values[large[0]]):
                 raise InvalidInput(
-                    f"column {name!r} has values that are missing or not finite (nan, inf): complete them, or leave "
-                    "out their rows"
+                    f"column {name!r} has missing values (nan) or infinite ones: complete them, or leave out their rows"
                 )
             raise InvalidInput(
                 f"column {name!r} has values so large that the sum of their squares overflows: write it in another "
