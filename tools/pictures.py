@@ -22,7 +22,7 @@ from ownstep.paper import EXPERIMENTS, load_experiment
 from ownstep.paper.ours.curvature_findings import by_draw, cell, pick
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA, SPLIT, RANK = "w8a 1e-05", "by_norm", 10
+DATA, SPLIT, RANK = "w8a 1e-05", "label", 10
 SHADES = {1: "#9C8FD6", 10: "#6A5ABF", 50: "#332288"}
 
 
@@ -44,11 +44,12 @@ def readme(result: dict[str, Any]) -> Figure:
     for row, (values, tint) in enumerate(zip(bars.values(), tints, strict=True)):
         mean = float(np.mean(values))
         ax.barh(row, mean, color=tint, height=0.7)
-        ax.plot([min(values), max(values)], [row, row], color="#222222", lw=1, label="_range")
+        ends = [[mean - min(values)], [max(values) - mean]]
+        ax.errorbar(mean, row, xerr=ends, color="#222222", lw=1, capsize=2.5, capthick=1, label="_range")
         ax.annotate(
             f"{mean:.0f}",
             (max(values), row),
-            (3, 0),
+            (6, 0),
             textcoords="offset points",
             va="center",
             fontsize=9,
@@ -57,9 +58,9 @@ def readme(result: dict[str, Any]) -> Figure:
     ax.set_yticks(range(len(bars)), list(bars))
     ax.tick_params(axis="y", length=0, labelsize=8)
     ax.invert_yaxis()
-    ax.set_xlim(0, 1.12 * max(max(values) for values in bars.values()))
+    ax.set_xlim(0, 1.2 * max(max(values) for values in bars.values()))
     ax.grid(axis="y", visible=False)
-    plots.finish(ax, "", f"exchanges to a gap of {plots.power(1e-6)}\n(w8a, split by norm)", "")
+    plots.finish(ax, "", f"exchanges to a gap of {plots.power(1e-6)}\n(w8a by label, five draws)", "")
     return figure
 
 

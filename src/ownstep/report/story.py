@@ -80,11 +80,19 @@ def finding(results: Results) -> str:
     tested = [f for f in map(fair, claims) if f.word in VERDICTS]
     stands = sum(f.word == VERDICTS[0] for f in tested)
     text = f"As the paper states them, {held[0]} of its {len(claims)} claims hold and {held[1]} hold partly. "
+    if tested and not stands:
+        text = f"Own steps alone do not. {_what_does(results)}{text}"
     if tested:
         count = "none" if not stands else str(stands)
         verb = "hold" if stands > 1 else "holds"
         text += f"Against fair rivals, {count} of the {len(tested)} that could be tested {verb}."
     return text
+
+
+def _what_does(results: Results) -> str:
+    """The other half of the answer to the page's question, where the verdict of own curvature allows it."""
+    word = next((r.word for r in results.records if r.name == "curvature"), "")
+    return {VERDICTS[0]: "Own curvature does. ", VERDICTS[1]: "Own curvature does in part. "}.get(word, "")
 
 
 def advice(results: Results) -> str:
@@ -95,10 +103,10 @@ def advice(results: Results) -> str:
     if any(f.word == VERDICTS[0] for f in tested):
         text = "Where the second verdict says holds. Elsewhere a fair rival needs as few rounds or fewer."
     else:
-        text = "Own steps, not for speed alone: some fair rival, often just a longer common step, needs as few rounds."
+        text = "Not own steps alone: some fair rival, often just a longer common step, needs as few rounds."
     for record in results.records:
         if record.name == "curvature" and record.word in VERDICTS[:2] and (saved := record.said("MEASURED")):
-            text += f" Where exchanges are slow, use own curvature: {saved}."
+            text += f" Where round trips to the devices (exchanges) are slow, use own curvature: {saved}."
     return text
 
 
