@@ -242,7 +242,7 @@ def test_checkpoints_do_not_know_how_many_ranks_wrote_them(ranks):
 
 
 def test_the_comparison_of_the_demo_is_the_same(ranks):
-    problem, _ = worker.build("breast_cancer", "by_norm", 4, 1e-2, 0)
+    problem, _ = worker.TableOptions(partition="by_norm", devices=4).build("breast_cancer", 1e-2)
     for name, history in compare(problem, worker.RACE, rounds=20).histories.items():
         close(History.load(ranks[1] / f"race-{name.replace('/', '_')}"), history, 1e-10)
 

@@ -37,9 +37,9 @@ class OwnCurvature(Remembering[CurvatureState]):
 
         2 <s, y> / (<s, y> + <y, M^{-1} y>)       of the last pair,
 
-    between 1, where M is right, and what one step says. The rest is :class:`LBFGS`, every trial an exchange, and so is
-    all of it while no device has sent a vector. Sketches travel with the gradient of a trial, the first with that of
-    x^0. **New ones are asked for** when M is off by more than a factor of 2 along the last step,
+    between 1, where M is right, and what one step says. The rest is :class:`LBFGS`, and so is all of it while no device
+    has sent a vector. Sketches travel with a trial's gradient. **New ones are asked for** when M is off by more than a
+    factor of 2 along the last step,
 
         <s, y> / <y, M^{-1} y> outside [1/2, 2]      or      <s, y>^2 < <s, M s> <y, M^{-1} y> / 2,
 
@@ -85,16 +85,15 @@ class OwnCurvature(Remembering[CurvatureState]):
         return super().tell(state, answer)
 
     def _set_out(self, state: CurvatureState, gradient: Vector) -> CurvatureState:
-        if not state.bank.owner:  # nobody has sent a vector: L-BFGS
+        if not state.bank.owner:
             first, trial = (state.pairs.scale, 1.0) if state.pairs.count else (1.0, 0.0)
             return self._along(state, gradient, -1.0 * state.pairs.inverse(gradient, lambda v: first * v), trial)
         metric, scale = state.bank.filled, 1.0
         if state.pairs.count:
             s, y = state.pairs.s[-1], state.pairs.y[-1]
-            curved, turned = float(s @ y), float(y @ metric.inverse(y))
-            exact, along = curved / turned, curved**2 / (turned * float(s @ metric.product(s)))
-            stale = not 1 / OFF <= exact <= OFF or along < 1 / OFF
+            curved, turned, bent = float(s @ y), float(y @ metric.inverse(y)), float(s @ metric.product(s))
+            stale = not turned / OFF <= curved <= OFF * turned or curved * curved < turned * bent / OFF
             state = replace(state, wanted=state.wanted or (stale and state.k >= GROWTH * state.sketched))
-            scale = 2 * curved / (curved + turned)
+            scale = 2 * curved / (curved + turned)  # a pair is kept only where <s, y> is positive
         p = -1.0 * state.pairs.inverse(gradient, lambda v: scale * metric.inverse(v))
         return self._along(state, gradient, p, 1.0)
