@@ -23,6 +23,7 @@ from ownstep.history import History
 from ownstep.methods import EXTRA, GD, At, Nesterov, OwnCurvature, OwnStep
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import hold, sweep, write_atomically
+from ownstep.support.progress import Bar
 
 from ..conftest import make_least_squares, make_logistic
 from . import written_by_0_1
@@ -348,6 +349,42 @@ def test_sigterm_saves_and_ends_the_process(tmp_path):
     assert not list(tmp_path.glob(".*"))
     problem = make_logistic(samples=4000)
     same(run(OwnStep(), problem, done + 5, checkpoint=path), run(OwnStep(), problem, done + 5))
+
+
+@pytest.mark.parametrize("when", ["before the first round", "in the last checkpoint", "after it"])
+def test_sigterm_outside_of_the_rounds_loses_nothing(tmp_path, monkeypatch, capfd, when):
+    """Where nobody catches an exception, the signal is remembered: the checkpoint is written, the exit code is 143."""
+    path, problem, real = tmp_path / "run.npz", make_logistic(), Loop.save
+
+    def told(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    class Telling(Bar):
+        def __enter__(self):
+            if when.startswith("before"):
+                told()
+            return super().__enter__()
+
+        def __exit__(self, *error):
+            if when.startswith("after"):
+                told()
+            return super().__exit__(*error)
+
+    def save(loop, file):
+        if when.startswith("in") and loop.stopped:
+            told()
+        real(loop, file)
+
+    monkeypatch.setattr("ownstep.engines.local.engine.Bar", Telling)
+    monkeypatch.setattr(Loop, "save", save)
+    with pytest.raises(SystemExit) as ended:
+        run(OwnStep(), problem, 20, checkpoint=path)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert "the checkpoint is written" in capfd.readouterr().err
+    assert ckpt.about(path)["k"] == (0 if when.startswith("before") else 20)
+    assert not list(tmp_path.glob(".*"))
+    monkeypatch.undo()
+    same(run(OwnStep(), problem, 25, checkpoint=path), run(OwnStep(), problem, 25))
 
 
 def test_somebody_elses_handler_is_called_after_the_checkpoint(tmp_path):

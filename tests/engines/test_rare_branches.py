@@ -284,7 +284,7 @@ def test_signals_of_others_are_left_alone():
     before = signal.getsignal(signal.SIGTERM)
 
     def inside(active: bool):
-        with ends_well(active):
+        with ends_well(active) as ending, ending.interruptible():
             return signal.getsignal(signal.SIGTERM)
 
     assert inside(False) is before

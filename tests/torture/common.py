@@ -127,6 +127,8 @@ def worker(work: Callable[[], History], folder: Path) -> None:
     except SystemExit as ended:
         code = int(ended.code or 0)
     except BaseException as error:
+        if type(error) is KeyboardInterrupt:  # after the last round Ctrl-C is Python's own
+            code = 130
         print(f"raw: {type(error).__name__}: {error}", file=log)
     log.flush()
     os._exit(code)

@@ -110,31 +110,50 @@ def go_on(path: Path, read: Callable[[Path, Path], None]) -> Path | None:
     return None
 
 
+class Ending:
+    """What SIGTERM does inside :func:`ends_well`: raise :class:`Terminated`, once, and only where that is caught."""
+
+    def __init__(self) -> None:
+        self.heard: list[FrameType | None] = []
+        self._interruptible = False
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Inside, :class:`Terminated` is raised; at once where SIGTERM came before. The caller catches it."""
+        try:
+            self._interruptible = True
+            if self.heard:
+                raise Terminated
+            yield
+        finally:
+            self._interruptible = False
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM: where nobody catches it, as in the last checkpoint, it is only remembered."""
+        first, self.heard = not self.heard, self.heard or [frame]
+        if first and self._interruptible:
+            raise Terminated
+
+
 @contextlib.contextmanager
-def ends_well(active: bool) -> Iterator[None]:
-    """Inside, SIGTERM raises :class:`Terminated`, once; after the block the process ends as SIGTERM would end it.
+def ends_well(active: bool) -> Iterator[Ending]:
+    """Inside, SIGTERM ends what is interruptible; after the block the process ends as SIGTERM would end it.
 
     Somebody else's handler is called after the block, in place of that.
     """
     before: Any = signal.getsignal(signal.SIGTERM)
     here = threading.current_thread() is threading.main_thread()
+    ending = Ending()
     if not active or not here or before is signal.SIG_IGN or before is None:
-        yield
+        yield ending
         return
-    heard: list[FrameType | None] = []
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        if not heard:
-            heard.append(frame)
-            raise Terminated
-
-    signal.signal(signal.SIGTERM, hear)
+    signal.signal(signal.SIGTERM, ending.hear)
     try:
-        yield
+        yield ending
     finally:
         signal.signal(signal.SIGTERM, before)
-    if heard and callable(before):
-        before(signal.SIGTERM, heard[0])
-    elif heard:
+    if ending.heard and callable(before):
+        before(signal.SIGTERM, ending.heard[0])
+    elif ending.heard:
         print("ownstep: ended by SIGTERM; the checkpoint is written, start again to go on", file=sys.stderr)
         raise SystemExit(128 + signal.SIGTERM)

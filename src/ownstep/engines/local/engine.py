@@ -103,18 +103,23 @@ def run(
         saver.resume(loop.resume)
         if loop.k > rounds:
             raise InvalidInput(f"rounds={rounds}, but the checkpoint {str(checkpoint)!r} already has {loop.k}")
-        with ends_well(checkpoint is not None), calm_blas(problem.work), Bar(loop.name, rounds, progress) as bar:
+        with (
+            ends_well(checkpoint is not None) as ending,
+            calm_blas(problem.work),
+            Bar(loop.name, rounds, progress) as bar,
+        ):
             try:
-                while True:
-                    done = loop.finished(rounds, target, gradient_tolerance)
-                    if observe is not None:
-                        observe(loop.k, loop.method.point(loop.state))
-                    if done:
-                        break
-                    if saver.due:  # of a point that was evaluated and found sound
-                        saver.save(loop.save)
-                    loop.advance()
-                    bar.update(loop.k, f"f = {loop.columns['value'][-1]:.6g} ({loop.columns['phase'][-1]})")
+                with ending.interruptible():
+                    while True:
+                        done = loop.finished(rounds, target, gradient_tolerance)
+                        if observe is not None:
+                            observe(loop.k, loop.method.point(loop.state))
+                        if done:
+                            break
+                        if saver.due:  # of a point that was evaluated and found sound
+                            saver.save(loop.save)
+                        loop.advance()
+                        bar.update(loop.k, f"f = {loop.columns['value'][-1]:.6g} ({loop.columns['phase'][-1]})")
             except KeyboardInterrupt:
                 loop.interrupt()
             saver.save(loop.save)
