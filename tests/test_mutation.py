@@ -224,32 +224,36 @@ def test_an_argument_about_code_that_is_gone_fits_nothing(small):
     assert list(tool.gone().values()) == ["it changes nothing"]
 
 
-def test_tests_that_cannot_be_read_end_the_run(tool, monkeypatch):
+@pytest.mark.parametrize("other", [False, True], ids=["green", "red"])
+def test_what_only_unreadable_tests_could_notice_is_left(tool, monkeypatch, capsys, other):
     """Left out, as a test that is red anyway, they would let every mistake pass for unnoticed."""
+    first, second = "tests/test_plan.py", "tests/test_refusals.py"
 
     class Broken:
-        runs = 0
+        changed = False
 
         def __init__(self, files):
             pass
 
         def tests(self, names, limit):
-            Broken.runs += 1
-            return False, "ERROR tests/test_plan.py", 0.1
+            if first in names:
+                return False, f"ERROR {first}", 0.1
+            return (False, f"FAILED {second}::test_it", 0.1) if self.changed and other else (True, "1 passed", 0.1)
 
         def write(self, module, source):
-            pass
+            self.changed = source != TEXT.encode()
 
         def close(self):
             pass
 
     monkeypatch.setattr(tool, "Copy", Broken)
     monkeypatch.setattr(tool, "git", lambda *words: b"")
+    monkeypatch.setattr(tool, "relevant", lambda module: [first, second])
     tried = []
-    with pytest.raises(SystemExit, match=r"test_plan.py cannot be read even without a mistake"):
-        tool.try_all(
-            SimpleNamespace(name="abc", source=lambda module: b""), tool.mutants("plan.py", TEXT), {},
-            SimpleNamespace(minutes=1, jobs=1, quiet=True), lambda mutant, row: tried.append(row),
-        )  # fmt: skip
-    assert tried == []
-    assert Broken.runs == 2
+    tool.try_all(
+        SimpleNamespace(name="abc", source=lambda module: TEXT.encode()), tool.mutants("plan.py", TEXT), {},
+        SimpleNamespace(minutes=1, jobs=1, quiet=True), lambda mutant, row: tried.append(row["by"]),
+    )  # fmt: skip
+    count = len(tool.mutants("plan.py", TEXT))
+    assert tried == [f"FAILED {second}::test_it"] * count * other
+    assert f"{first} cannot be read even without a mistake ({count} times)" in capsys.readouterr().err

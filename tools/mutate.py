@@ -209,7 +209,7 @@ def try_all(
     work: queue.Queue[tuple[int, Mutant]] = queue.Queue()
     for item in enumerate(chosen):
         work.put(item)
-    broken: list[str] = []  # files of tests that cannot be read even without a mistake
+    broken: Counter[str] = Counter()  # files of tests that cannot be read even without a mistake
     green: dict[str, bool] = {}  # is a test green without any mistake?
     longest: dict[str, float] = {}  # seconds that tests which passed took
     lock = threading.Lock()
@@ -258,17 +258,19 @@ def try_all(
                     at, mutant = work.get_nowait()
                 except queue.Empty:
                     return
-                source, took, why = commit.source(mutant.module), 0.0, None
-                try:
-                    for name in relevant(mutant.module):
+                source, took, why, unread = commit.source(mutant.module), 0.0, None, False
+                for name in relevant(mutant.module):
+                    try:
                         why, seconds = noticed(copy, mutant, source, name)
-                        took += seconds
-                        if why is not None:
-                            break
-                except Unreadable as file:
-                    broken.append(str(file))
-                    until[0] = 0.0
-                    return
+                    except Unreadable as file:
+                        broken[str(file)] += 1
+                        unread = True
+                        continue
+                    took += seconds
+                    if why is not None:
+                        break
+                if why is None and unread:  # with tests left out, most mistakes would pass for unnoticed
+                    continue
                 reason = why_not.get(mutant.key) if why is None else None
                 with lock:
                     done(
@@ -292,8 +294,8 @@ def try_all(
         until[0] = 0.0
         for thread in threads:
             thread.join()
-    if broken:  # with most tests left out, most mistakes would pass for unnoticed
-        sys.exit(f"{broken[0]} cannot be read even without a mistake: is a library missing?")
+    for name, count in broken.items():
+        print(f"{name} cannot be read even without a mistake ({count} times): is a library missing?", file=sys.stderr)
 
 
 def score(rows: list[Row]) -> dict[str, Any]:

@@ -38,6 +38,13 @@ LIBRARIES = [
 ]
 QUIET = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
 MEMORY = 12 << 30
+"""Address space that a run may take beside what the libraries hold already: a torch with CUDA holds much."""
+
+
+def held() -> int:
+    """Bytes of address space that this process holds."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def run(tests: list[str], limit: float) -> tuple[int | None, str]:
@@ -49,7 +56,8 @@ def run(tests: list[str], limit: float) -> tuple[int | None, str]:
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            space = held() + MEMORY
+            resource.setrlimit(resource.RLIMIT_AS, (space, space))
             code = 3
             try:
                 import pytest
