@@ -63,6 +63,8 @@ def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
     for name, text in pages.items():
         assert not re.findall(r'(?:src|<link[^>]*href)="https?://[^"]+"', text), name  # it opens without a network
         assert "mathsplace" not in text, name
+        prose = re.sub(r"<(pre|script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+        assert not re.findall(r"\n- .*|<td>- .*", prose), name  # a list that the text or a table before it swallowed
     assert "<mover><mi>L</mi>" in pages["concepts.html"]  # formulas are typeset
     assert 'id="tab-race"' in pages["explorer.html"]
     commands = subprocess.run([sys.executable, "-m", "ownstep", "--help"], capture_output=True, text=True, check=True)
