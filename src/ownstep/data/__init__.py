@@ -1,10 +1,12 @@
 """Datasets by name, fetched from their authors and verified, and files of your own.
 
+``files/`` reads files of your own. May import from support alone.
+
+Examples
+--------
 >>> from ownstep.data import load
 >>> load("digits").rows.shape
 (1797, 64)
-
-``files/`` reads files of your own. May import from support alone.
 """
 
 from __future__ import annotations

@@ -162,7 +162,8 @@ def price(
 
     Returns
     -------
-    One row per method and a last one for moving the data: rounds, bytes and seconds, None where it is not reached.
+    list of dict
+        One row per method and a last one for moving the data: rounds, bytes and seconds, None where it is not reached.
     """
     out = []
     for name, history in histories.items():

@@ -146,7 +146,8 @@ def fit(
 
     Raises
     ------
-    InvalidInput : a site is refused, a column is constant or a combination of others, or the classes are separated.
+    InvalidInput
+        A site is refused, a column is constant or a combination of others, or the classes are separated.
     """
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)

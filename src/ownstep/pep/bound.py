@@ -168,8 +168,8 @@ def worst_case(
 
     Raises
     ------
-    InvalidInput : for arguments out of range, or a method that is not linear; before anything is solved.
-    OwnstepError : when the solver fails, or nothing is proved before patience ends.
+    OwnstepError
+        The solver fails, or nothing is proved in time; as InvalidInput, at once: bad arguments, a method not linear.
     """
     check_effort(effort, patience)
     apart = any(given is not None for given in (network, start, schedule))

@@ -133,7 +133,8 @@ class Search:
 
         Raises
         ------
-        OwnstepError : saying how much would be needed, and what to do.
+        OwnstepError
+            Saying how much would be needed, and what to do.
         """
         size = (self.path.rounds, len(self.groups), self.local_optima)
         needed = interior.memory(int(1.5 * interior.core(*size))) if self.many else 8.0 * interior.general_work(*size)

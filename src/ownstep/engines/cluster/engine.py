@@ -128,8 +128,9 @@ def run(
 
     Returns
     -------
-    History, on every rank the same but for ``seconds``. ``bytes_up`` and ``bytes_down`` are what all ranks together
-    handed to and got from ``torch.distributed``, without the measurements.
+    History
+        On every rank the same but for ``seconds``. ``bytes_up`` and ``bytes_down`` are what all ranks together handed
+        to and got from ``torch.distributed``, without the measurements.
     """
     whole_number("measure_every", measure_every, 1)
     shared = problem if isinstance(problem, Shared) else share(problem)

@@ -176,8 +176,10 @@ def questioned(grid: Grid, terms: Terms, question: Mapping[str, Any], nodes: Map
 
     Raises
     ------
-    InvalidInput : sites refuse, all of them named, with their reasons.
-    OwnstepError : sites do not answer.
+    InvalidInput
+        Sites refuse, all of them named, with their reasons.
+    OwnstepError
+        Sites do not answer.
     """
     asked = list(nodes) or _everybody(grid, terms)
     content = RecordDict({"ask": ConfigRecord(dict(question))})

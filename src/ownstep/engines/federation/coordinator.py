@@ -141,7 +141,8 @@ def race(
 
     Returns
     -------
-    One History a method. ``absences`` in its ``settings`` lists who was missing, when, with what weight and why.
+    dict of History
+        One a method. ``absences`` in its ``settings`` lists who was missing, when, with what weight and why.
     """
     whole_number("rounds", rounds, 0)
     if not methods:

@@ -239,7 +239,8 @@ def gather(
 
     Returns
     -------
-    The roster, with those of the known sites that did not answer: they are compared when they do.
+    Returning
+        The roster, with those of the known sites that did not answer: they are compared when they do.
     """
     ends = time.monotonic() + deadline
     answers: dict[int, dict[str, Any]] = {}

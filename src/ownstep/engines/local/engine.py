@@ -88,7 +88,8 @@ def run(
 
     Returns
     -------
-    History. A run that meets NaN, diverges, or is interrupted still returns one: ``stopped`` says why.
+    History
+        A run that meets NaN, diverges, or is interrupted still returns one: ``stopped`` says why.
     """
     check_run(**locals())
     method, devices, tuning = settle(
@@ -138,7 +139,8 @@ def settle(
 
     Returns
     -------
-    (the method with its step, the devices, what the history says about the search).
+    tuple
+        The method with its step, the devices, and what the history says about the search.
     """
     if devices is None:
         needed = "adaptive" if getattr(method, "constant_free", False) else smoothness

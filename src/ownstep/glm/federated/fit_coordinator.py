@@ -83,8 +83,8 @@ def fit_over(
 
     Raises
     ------
-    InvalidInput : sites refuse, by name; columns differ; or what :func:`ownstep.glm.fit` raises.
-    OwnstepError : a site does not answer.
+    OwnstepError
+        A site does not answer. As InvalidInput: sites refuse, by name; columns differ; or as :func:`ownstep.glm.fit`.
     """
     from ownstep.engines.federation import run
     from ownstep.engines.federation.asking import questioned

@@ -32,7 +32,7 @@ class MomentumOwnStep(OwnStep):
 
         "nesterov"   y = x^k + beta (x^k - x^{k-1}),   x^{k+1} = y - sum_i c_i grad f_i(y),
                      beta = (1 - sqrt(q)) / (1 + sqrt(q))
-        "item"       the method :class:`ITEM` with alpha = 1 and this q
+        "item"       the method ITEM with alpha = 1 and this q
 
     (beta = j/(j + 3) after j rounds where q = 0). An interrupted momentum is lost. So the default switch is
     :class:`Shrunk`, which tries no common rounds in between.

@@ -52,8 +52,9 @@ def against(cells: Mapping[str, Sequence[Sequence[float]]], what: str = "setting
 
     Returns
     -------
-    ``verdict`` (*holds*, *holds partly*, *does not hold here* or *not tested*), ``rule``, ``missing`` and, for every
-    rival that was run, ``rivals``: settings won and compared, and the mean speed-up with its interval.
+    dict
+        ``verdict`` (*holds*, *holds partly*, *does not hold here* or *not tested*), ``rule``, ``missing`` and, for
+        every rival that was run, ``rivals``: settings won and compared, and the mean speed-up with its interval.
     """
     found: dict[str, dict[str, Any]] = {}
     for rival, names in RIVALS.items():

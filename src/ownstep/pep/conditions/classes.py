@@ -146,7 +146,8 @@ def interpolation_gaps(x: Array, g: Array, f: Array, mu: float, L: float) -> Arr
 
     Returns
     -------
-    array whose entry (p, q) is the left side minus the right side of the condition above.
+    array
+        Its entry (p, q) is the left side minus the right side of the condition above.
     """
     if mu >= L:
         raise InvalidInput(f"the condition needs mu < L, got mu={mu:g} and L={L:g}")

@@ -120,8 +120,10 @@ def tune(
 
     Raises
     ------
-    InvalidInput : for arguments out of range.
-    OwnstepError : when the solver fails at every start.
+    InvalidInput
+        For arguments out of range.
+    OwnstepError
+        When the solver fails at every start.
     """
     check_smooth(devices, "a design")
     check(rounds, r0, rstar, metric)
@@ -326,9 +328,7 @@ class _Search:
 def as_schedule(method: Method, devices: Devices, rounds: int) -> Schedule:
     """A method that steps along grad f with two-term momentum (Nesterov, OGM, ITEM), written as a schedule.
 
-    Raises
-    ------
-    InvalidInput : when the method is not of that form.
+    One that is not of that form is refused with :class:`InvalidInput`.
     """
     path = trace(method, devices, rounds)
     step, atoms = 1 / devices.L_bar, np.eye(rounds + 1)

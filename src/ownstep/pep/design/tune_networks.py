@@ -118,8 +118,10 @@ def tune_network(
 
     Raises
     ------
-    InvalidInput : for arguments out of range, or steps that the method does not have.
-    OwnstepError : when the solver fails at every start.
+    InvalidInput
+        For arguments out of range, or steps that the method does not have.
+    OwnstepError
+        When the solver fails at every start.
 
     Examples
     --------

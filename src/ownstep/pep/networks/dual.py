@@ -106,7 +106,8 @@ def prove(
 
     Raises
     ------
-    OwnstepError : when the solver fails, or proves nothing.
+    OwnstepError
+        When the solver fails, or proves nothing.
     """
     every = program.interpolation
     narrow = None if hint is None else _narrowly(program, tolerance, deadline, hint)

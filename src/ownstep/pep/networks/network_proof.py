@@ -40,7 +40,8 @@ def certify_network(asked: Question, found: Upper, lower: float, path: str | Pat
 
     Raises
     ------
-    OwnstepError : when the exact slack is not positive semidefinite, or the metric has no certificate.
+    OwnstepError
+        When the exact slack is not positive semidefinite, or the metric has no certificate.
     """
     certificate = _of_parts(asked, found) if found.pieces else _whole(asked, found)
     checker: Any = checker_of(certificate["format"])

@@ -126,7 +126,8 @@ def certify(found: Evidence, lower: float, path: str | Path | None = None) -> Ce
 
     Raises
     ------
-    OwnstepError : when the exact slack is not positive semidefinite; the rounding then used up the solver's margin.
+    OwnstepError
+        When the exact slack is not positive semidefinite; the rounding then used up the solver's margin.
     """
     if not found.asked.path.shared:
         raise OwnstepError(ONE_POINT)

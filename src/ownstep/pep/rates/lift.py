@@ -106,8 +106,10 @@ def lift(method: Method, devices: Devices, network: Spectral | None, rounds: int
 
     Raises
     ------
-    NotLinear : for a method that is not linear.
-    InvalidInput : for a method whose rule changes from round to round.
+    NotLinear
+        For a method that is not linear.
+    InvalidInput
+        For a method whose rule changes from round to round.
     """
     pooled = network is None and _pooled(method, devices)
     unit = curvature_of(devices.L)

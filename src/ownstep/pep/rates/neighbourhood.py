@@ -81,8 +81,10 @@ def neighbourhood(
 
     Raises
     ------
-    InvalidInput : for a method that is not linear, or changes its rule from round to round.
-    OwnstepError : when no rate below 1 is found, or the solver fails.
+    InvalidInput
+        For a method that is not linear, or changes its rule from round to round.
+    OwnstepError
+        When no rate below 1 is found, or the solver fails.
 
     Examples
     --------

@@ -104,8 +104,8 @@ def rate(
 
     Raises
     ------
-    InvalidInput : for a method that is not linear, or changes its rule from round to round.
-    OwnstepError : when no certificate below rho = 1 is found.
+    OwnstepError
+        No certificate below rho = 1 is found; as InvalidInput: the method is not linear, or changes its rule.
     """
     began = time.perf_counter()
     if metric not in RATE_METRICS:

@@ -48,7 +48,8 @@ def certify_rate(
 
     Raises
     ------
-    OwnstepError : when the proof does not survive exact arithmetic.
+    OwnstepError
+        When the proof does not survive exact arithmetic.
     """
     memory = len(lifted.rounds) - 1
     names = _names(lifted)

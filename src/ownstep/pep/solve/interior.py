@@ -106,7 +106,8 @@ def solve(
 
     Raises
     ------
-    OwnstepError : when time is up.
+    OwnstepError
+        When time is up.
     """
     began = time.perf_counter()
     heads, count = len(radii.mean), len(rows.pairs)

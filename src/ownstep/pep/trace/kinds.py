@@ -149,7 +149,8 @@ def places(t: Array, weights: Array, kinds: int) -> tuple[Array, Index]:
 
     Returns
     -------
-    the nodes, increasing, and the cluster of each device.
+    tuple of two arrays
+        The nodes, increasing, and the cluster of each device.
     """
     order = np.argsort(t, kind="stable")
     values, start = np.unique(t[order], return_index=True)

@@ -253,8 +253,10 @@ def trace(method: Method, devices: Devices, rounds: int) -> Trace:
 
     Raises
     ------
-    NotLinear : naming the operation, and the method or switch that used it.
-    InvalidInput : for steps that are not finite, for a method that fails within ``rounds`` rounds, and for one whose
+    NotLinear
+        Naming the operation, and the method or switch that used it.
+    InvalidInput
+        For steps that are not finite, for a method that fails within ``rounds`` rounds, and for one whose
         points depend on where the origin is.
     """
     needed = 8.0 * rounds**2  # a point per round, and all that was told before it

@@ -66,7 +66,8 @@ def units_of(L: Array, r0: float, rstar: float, metric: str) -> Units:
 
     Raises
     ------
-    InvalidInput : where the constants or the radii are too far apart, or the error would leave the range of doubles.
+    InvalidInput
+        Where the constants or the radii are too far apart, or the error would leave the range of doubles.
     """
     curvature = curvature_of(L)
     far = rstar if math.isfinite(rstar) and rstar > 0 else r0
