@@ -131,6 +131,7 @@ def test_reading_in_pieces_changes_nothing(tmp_path, frame, monkeypatch):
     mixed = frame.assign(code=["1"] * 30 + ["x"] * 10, label=[1] * 20 + [2.5] * 20)  # numbers first, words later
     mixed.to_csv(tmp_path / "mine.csv", index=False)
     whole = ownstep.load(tmp_path / "mine.csv", missing="mean", ignore=["ill"])
+    monkeypatch.setattr(frames, "WHOLE", 0)
     monkeypatch.setattr(frames, "PIECE", 1)
     monkeypatch.setattr(frames, "FEWEST_ROWS", 7)
     real, sizes = frames._Matrix.room, []

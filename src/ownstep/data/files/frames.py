@@ -22,6 +22,8 @@ PIECE = 500_000
 """Values that are read at a time: few enough for the processor's cache, and the memory needed beyond the data's own."""
 FEWEST_ROWS = 5000
 """Rows that are read at a time at least: pandas takes some microseconds per piece and column."""
+WHOLE = 1 << 28
+"""Bytes up to which pandas reads a text file whole, on all cores: for a moment the numbers are there twice."""
 NUMBERS = "iufb"
 """Kinds of columns that are numbers, in NumPy's letters."""
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")
@@ -91,6 +93,7 @@ def _assemble(
     aside: dict[str, list[NDArray[Any]]] = {}
     columns: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
+    truths: set[str] = set()
     gap = False
     header, separator, pieces = _pieces(place, kind, words, spaces, progress)
     for frame, expected in pieces:
@@ -100,11 +103,12 @@ def _assemble(
             _check_names(place, columns, ignore)
             rest = [c for c in columns if c not in apart and c not in ignore]
             numeric = tuple(c for c in rest if _is_number(frame[c]))
+            truths = {c for c in numeric if frame[c].dtype.kind == "b"}
             texts = {c: [] for c in rest if c not in numeric}
             aside = {c: [] for c in columns if c in apart}
         kinds = dict(zip(frame.columns, (dtype.kind for dtype in frame.dtypes), strict=True))  # 30 Series cost more
         for name in numeric:
-            if kinds[name] not in NUMBERS:
+            if kinds[name] not in NUMBERS or (kinds[name] == "b") != (name in truths):
                 raise _Retype(name)
         for name, parts in texts.items():
             if name not in words and _is_number(frame[name]) and not frame[name].isna().all():
@@ -250,9 +254,12 @@ def _text(
         _refuse_two_of_a_name(place, names)
         with opened(place, progress) as file, warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            if header:  # blank lines before the header are skipped with it
-                _skip_header(file)
+            lines = _skip_header(file) if header else 0
             packed, read = not isinstance(file, io.BufferedReader), 0
+            whole = None if packed or place.path is None or place.size > WHOLE else _whole(place, lines, options)
+            if whole is not None:
+                yield whole, len(whole)
+                return
             for frame in pd.read_csv(file, **options):
                 read += len(frame)
                 yield frame, 0 if packed else int(1.05 * read * place.size / max(1, file.tell())) + 1000
@@ -266,15 +273,35 @@ def _text(
         raise faults.ragged(place, separator) or InvalidInput(f"{place.name!r} cannot be read: {error}") from error
 
 
+def _whole(place: Place, lines: int, options: dict[str, Any]) -> Any:
+    """All rows at once; None where this pandas does not read on several cores, or the file has to be read in order."""
+    import pandas as pd
+
+    try:
+        pd.get_option("mode.max_threads")
+    except KeyError:
+        return None
+    alone = {key: value for key, value in options.items() if key not in ("chunksize", "low_memory")}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return pd.read_csv(place.path, skiprows=lines, compression=None, **alone)
+    except Exception:  # words here and numbers there, a ragged line: reading in order says where
+        return None
+
+
 def _refuse_two_of_a_name(place: Place, names: list[str]) -> None:
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise InvalidInput(f"{place.name!r}: two columns are named {twice!r}; rename one")
 
 
-def _skip_header(file: IO[bytes]) -> None:
+def _skip_header(file: IO[bytes]) -> int:
+    """How many lines were skipped: blank lines before the header are skipped with it."""
+    lines = 1
     while not file.readline().strip():
-        pass
+        lines += 1
+    return lines
 
 
 def _parquet(place: Place, progress: bool | None) -> Iterator[Any]:
