@@ -125,7 +125,9 @@ def _batches(problem: LinearModel, sizes: NDArray[np.intp], devices: NDArray[np.
     group = _groups(problem.counts[devices])
     order = np.argsort(group, kind="stable")
     devices, group = devices[order], group[order]
-    most = min(BATCH, max(LEAST, int(sizes[devices].sum()) // 8))
+    total = int(sizes[devices].sum())
+    most = min(BATCH, max(LEAST, total // 8))
+    most = -(-total // max(1, round(total / most)))  # no small one is left over
     cut = (np.cumsum(sizes[devices]) - sizes[devices]) // most * 1024 + group
     return np.split(devices, np.flatnonzero(np.diff(cut)) + 1)
 

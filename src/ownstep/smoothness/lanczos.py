@@ -157,7 +157,7 @@ def enclose(H: Blocks, most: int, seed: int = 0) -> Enclosure:
             unknown[some[known]] = False
             if known.all():
                 return Enclosure(values, values)
-            if m < most and 2 * unknown.sum() <= len(unknown):
+            if m < most and 3 * unknown.sum() <= 2 * len(unknown):
                 H, left, work = H.only(unknown), left[unknown], work[: unknown.sum()]
                 T = [(a[unknown], b[unknown]) for a, b in T]
                 v, w, beta, scale = v[unknown], w[unknown], beta[unknown], scale[unknown]
@@ -256,26 +256,39 @@ def _many(alpha: Array, beta: Array) -> Found:
     sides = np.pad(beta, ((1, 1), (0, 0)))
     x = (alpha + sides[:-1] + sides[1:]).max(axis=0)  # Gershgorin
     x[x <= 0] = 1  # the zero matrix
+    top, bottom, left = x.copy(), np.zeros_like(x), np.arange(len(x))
+    a, b = alpha, squares
     with np.errstate(all="ignore"):
         for _ in range(LAGUERRE):
-            q, dq, ddq = x - alpha[0], np.ones_like(x), np.zeros_like(x)
-            a, b, least = dq / q, ddq, q
-            G, F = a, a**2
-            for diagonal, square in zip(alpha[1:], squares, strict=True):
-                t = square / q
-                q, dq, ddq = x - diagonal - t, 1 + t * a, t * (b - 2 * a**2)
-                a, b, least = dq / q, ddq / q, np.minimum(least, q)
-                G, F = G + a, F + a**2 - b
-            step = m / (G + np.sqrt(np.maximum((m - 1) * (m * F - G**2), 0)))
-            step = np.where((step > 0) & (least > 0), step, 0)  # else rounding has taken x to an eigenvalue already
+            step, slope = _laguerre(a, b, x)
             x = x - step
+            top[left], bottom[left] = x, np.where(np.isfinite(slope), 1 / np.sqrt(slope), 0)
             unsettled = ~(step <= 1e-13 * x)
             if not unsettled.any():
                 break
-        bottom = np.where(np.isfinite(dq), 1 / np.sqrt(dq), 0)
-    if unsettled.any():
-        x[unsettled], bottom[unsettled], _ = _few(alpha[:, unsettled], beta[:, unsettled])
-    return x, bottom, lambda bound: _above(alpha, squares, bound) == 1
+            if 2 * unsettled.sum() <= len(x):  # where two eigenvalues nearly meet, steps are short and many
+                a, b, x, left = a[:, unsettled], b[:, unsettled], x[unsettled], left[unsettled]
+                unsettled = unsettled[unsettled]
+        else:
+            left = left[unsettled]
+            top[left], bottom[left], _ = _few(alpha[:, left], beta[:, left])
+    return top, bottom, lambda bound: _above(alpha, squares, bound) == 1
+
+
+def _laguerre(alpha: Array, squares: Array, x: Array) -> tuple[Array, Array]:
+    """(Laguerre's step from x towards the largest eigenvalue, the derivative of q_m at x)."""
+    m = len(alpha)
+    q, dq, ddq = x - alpha[0], np.ones_like(x), np.zeros_like(x)
+    a, b, least = dq / q, ddq, q
+    G, F = a, a**2
+    for diagonal, square in zip(alpha[1:], squares, strict=True):
+        t = square / q
+        q, dq, ddq = x - diagonal - t, 1 + t * a, t * (b - 2 * a**2)
+        a, b, least = dq / q, ddq / q, np.minimum(least, q)
+        G, F = G + a, F + a**2 - b
+    step = m / (G + np.sqrt(np.maximum((m - 1) * (m * F - G**2), 0)))
+    # else rounding has taken x to an eigenvalue already
+    return np.where((step > 0) & (least > 0), step, 0), dq
 
 
 def _above(alpha: Array, squares: Array, x: Array) -> NDArray[np.intp]:

@@ -95,11 +95,11 @@ def by_rows(rows: Any, counts: NDArray[np.intp]) -> Blocks:
 
 
 def tiny_grams(rows: Any, counts: NDArray[np.intp]) -> Array:
-    """A_i A_i^T of consecutive devices with so few rows, dense: as many products as the largest has rows."""
-    B, height = Rows(_banded(rows, counts)[0], counts), int(counts.max())
-    G = np.empty((len(counts), height, height))
-    for j, unit in enumerate(np.eye(height)):
-        G[:, :, j] = B @ np.broadcast_to(unit, (len(counts), height))
+    """A_i A_i^T of consecutive devices with so few rows, dense: B B^T times the unit vectors, all at once."""
+    B, count, height = _banded(rows, counts)[0], len(counts), int(counts.max())
+    G, units = np.empty((count, height, height)), np.tile(np.eye(height), (count, 1))
+    for some, part in _in_cache(B, count, CACHED):
+        G[some] = (part @ (part.T @ units[: part.shape[0]])).reshape(-1, height, height)
     return G
 
 
