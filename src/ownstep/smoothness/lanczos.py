@@ -252,7 +252,7 @@ def _many(alpha: Array, beta: Array) -> Found:
     F = G^2 - p''/p a step of m / (G + sqrt((m - 1) (m F - G^2))) never passes the largest eigenvalue, and the error is
     cubed in the end. The derivative of q_m there is 1 / s_m^2.
     """
-    m, squares = len(alpha), beta**2
+    squares = beta**2
     sides = np.pad(beta, ((1, 1), (0, 0)))
     x = (alpha + sides[:-1] + sides[1:]).max(axis=0)  # Gershgorin
     x[x <= 0] = 1  # the zero matrix
