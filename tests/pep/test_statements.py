@@ -158,6 +158,44 @@ def test_worst_cases_are_compared_with_their_options(
             assert word in " ".join(told["differences"])
 
 
+STEEP = {
+    "a network": ("--method", "dgd", "--network", "spectral:-0.5:0.5", "--metric", "value_average"),
+    "two of a kind, the worst": ("--method", "dgd", "--network", "spectral:-0.5:0.5", "--metric", "value_worst"),
+    "a server": ("--method", "gd", "--metric", "value"),
+}
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_proofs_for_convex_losses_are_compared_too(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Losses with bounded subgradients have no L; in its place the bounds are compared."""
+    setting = ("--count", "2", "--step", "0.3", "--rounds", "2", "--r0", "2", "--rstar", "inf")
+    options = ["--lipschitz", "1.5", *STEEP[name], *setting]
+    path = proved(capsys, tmp_path / "proof.json", "pep", *options)
+    code, told, _ = checked(capsys, path, *options)
+    assert (code, told["is_of_the_setting"], told["differences"]) == (0, True, [])
+    changes = {
+        "--lipschitz": ("1", "subgradients"), "--count": ("3", "number of devices"), "--r0": ("1", "r0"),
+        "--network": ("spectral:-0.5:0.4", "network"), "--rounds": ("3", "rounds"), "--rstar": ("1", "rstar"),
+        "--step": ("0.2", "other steps"), "--metric": ("distance_devices", "metric"),
+    }  # fmt: skip
+    for flag, (value, word) in changes.items():
+        if flag not in options:
+            continue
+        other = list(options)
+        other[other.index(flag) + 1] = value
+        code, told, _ = checked(capsys, path, *other)
+        assert (code, told["is_of_the_setting"]) == (1, False), flag
+        assert word in " ".join(told["differences"])
+    smooth = ["--L", "1.5", *options[2:]]
+    code, told, _ = checked(capsys, path, *smooth)
+    assert code == 1
+    assert "only convex, with bounded subgradients, and smooth losses were asked" in told["differences"][0]
+    code, _, error = checked(capsys, path, "--L", "1", *options)
+    assert (code, "in place of --L" in error) == (2, True)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -201,7 +239,9 @@ def test_a_design_is_compared_with_its_file(capsys: pytest.CaptureFixture[str], 
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("--method", "extra"), 2, "give its devices by --L"),
+        (("--method", "extra"), 2, "give its devices by --L or --lipschitz"),
+        (("--lipschitz", "1,1"), 2, "give --method and --step beside --lipschitz"),
+        (("--lipschitz", "1,1", "--method", "dgd", "--step", "0.3"), 1, "is for smooth losses, and losses that are"),
         (("--L", "1,1", "--step", "0.1"), 2, "--step is for --method"),
         (("--L", "1,1", "--switch", "never"), 2, "--switch is a number of rounds"),
         (("--L", "1,1", "--network", "spectral:0:0.5"), 2, "--network needs --method"),

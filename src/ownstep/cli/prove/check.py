@@ -11,7 +11,7 @@ import typer
 
 from ownstep.cli.options import Json
 from ownstep.cli.prove.any_method import named_method
-from ownstep.cli.prove.pep import read_devices, read_method
+from ownstep.cli.prove.pep import read_losses, read_method
 from ownstep.cli.prove.show_tuned import read_design
 from ownstep.cli.prove.tune import read_schedule
 from ownstep.cli.terminal import emit
@@ -19,7 +19,7 @@ from ownstep.support.errors import InvalidInput, OwnstepError
 
 if TYPE_CHECKING:
     from ownstep.methods import Method
-    from ownstep.pep import Spectral
+    from ownstep.pep import Lipschitz, Spectral
     from ownstep.plan import Devices
 
 MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 class Meant:
     """The setting that a proof is compared with."""
 
-    devices: Devices
+    devices: Devices | Lipschitz
     method: Method
     network: Spectral | None
     rounds: int
@@ -64,15 +64,19 @@ def check(
     step: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
     order: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
     local_steps: Annotated[int | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
+    lipschitz: Annotated[
+        str | None, typer.Option(help="In place of --L, as for ownstep pep: is it a proof for such losses?")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a certified worst case or rate in exact arithmetic, trusting neither the solver nor this library.
 
-    With --L and the other options of ownstep pep or rate it also compares: is the proof of the statement that these
-    options make? The exit code is 1 if it is not.
+    With --L, or --lipschitz, and the other options of ownstep pep or rate it also compares: is the proof of the
+    statement that these options make? The exit code is 1 if it is not.
 
     The checker is one file, src/ownstep/pep/proof/check.py, and runs on its own too: python check.py out.json. The same
-    folder has check_network.py for networks, check_worst.py for worst devices and means, and check_rate.py for rates.
+    folder has check_network.py for networks, check_worst.py for worst devices and means, check_subgradients.py for
+    losses that are only convex, and check_rate.py for rates.
 
     Example: ownstep check out.json --L 0.5,1.5 --mu 0.1 --rounds 4 --switch 2 --rstar 0.1
     """
@@ -82,12 +86,14 @@ def check(
     given: dict[str, Any] = {"step": step, "order": order, "local_steps": local_steps}
     other = {"count": count, "weights": weights, "mu": mu, "switch": switch, "momentum": momentum} | given
     other |= {"rounds": rounds, "r0": r0, "rstar": rstar, "metric": metric}
-    if L is None and any(one is not None for one in (schedule, method, network, *other.values())):
-        raise InvalidInput("to compare the proof with a setting, give its devices by --L")
+    compared = L is not None or lipschitz is not None
+    if not compared and any(one is not None for one in (schedule, method, network, *other.values())):
+        raise InvalidInput("to compare the proof with a setting, give its devices by --L or --lipschitz")
     data, bound, words = _proved(certificate)
     apart = None
-    if L is not None:
-        devices = read_devices(L, mu or ("0.1" if data["format"] == RATE else "0"), weights, count)
+    if compared:
+        usual = "0.1" if data["format"] == RATE and lipschitz is None else "0"
+        devices = read_losses(L, mu or usual, weights, count, lipschitz, method)
         given |= {"switch": switch, "momentum": momentum}
         chosen, where = _method(method, network, schedule, given)
         radii = (1.0 if r0 is None else r0, 0.0 if rstar is None else rstar)
@@ -129,6 +135,7 @@ def _method(
 def _compared(data: Any, meant: Meant) -> list[str]:
     """In what the statement differs from the one that the setting makes."""
     from ownstep.methods.gossip.peers import Peers
+    from ownstep.pep import Lipschitz
     from ownstep.pep.networks.network_bound import question
     from ownstep.pep.networks.network_proof import restate_network
     from ownstep.pep.proof import check_network, check_rate, check_subgradients, check_worst
@@ -141,17 +148,24 @@ def _compared(data: Any, meant: Meant) -> list[str]:
     if data["format"] == check_worst.MEAN:
         return ["the proof is of a mean over schedules, and these options are of one run"]
     if data["format"] == check_rate.FORMAT:
+        if isinstance(meant.devices, Lipschitz):
+            return ["the proof is of a rate, which only smooth losses have"]
         return differences_of(statement, restate_rate(meant.method, meant.devices, meant.network))
+    devices = meant.devices
+    proved, steep = any("subgradients" in device for device in statement["devices"]), isinstance(devices, Lipschitz)
+    if steep != proved:
+        losses = ("smooth losses", "losses that are only convex, with bounded subgradients")
+        return [f"the proof is for {losses[proved]}, and {losses[steep]} were asked"]
     apart = meant.network is not None or isinstance(meant.method, Peers)
-    wide = apart or works_locally(meant.method, meant.devices)
+    wide = apart or isinstance(devices, Lipschitz) or works_locally(meant.method, devices)
     if wide != (data["format"] in (check_network.FORMAT, check_subgradients.FORMAT, *check_worst.CHECKS)):
         kinds = ("over networks or with local steps", "with a server and no local steps")
         mine, asked = kinds if not wide else kinds[::-1]
         return [f"the proof is of a method {mine}, one {asked} was asked"]
-    if wide:
-        asked_for = question(meant.method, meant.devices, *setting, meant.network, None, None, "rescale")
+    if wide or isinstance(devices, Lipschitz):
+        asked_for = question(meant.method, devices, *setting, meant.network, None, None, "rescale")
         return differences_of(statement, restate_network(asked_for))
-    return differences(statement, restate(meant.method, meant.devices, *setting))
+    return differences(statement, restate(meant.method, devices, *setting))
 
 
 def _proved(certificate: Path) -> tuple[Any, Fraction, str]:

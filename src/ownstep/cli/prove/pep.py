@@ -77,7 +77,7 @@ def pep(
     from ownstep.pep import Lipschitz, worst_case
     from ownstep.pep import curve as worst_curve
 
-    devices = _losses(L, mu, weights, count, lipschitz, method)
+    devices = read_losses(L, mu, weights, count, lipschitz, method)
     if method is not None or network is not None or isinstance(devices, Lipschitz):
         refuse_with_method({"switch": switch, "momentum": momentum, "curve": curve or None})
         asked = Asked(devices, rounds, r0, rstar, metric, effort, patience)
@@ -130,7 +130,7 @@ def pep(
     typer.echo(f"written: {written}")
 
 
-def _losses(
+def read_losses(
     L: str | None, mu: str, weights: str | None, count: str | None, lipschitz: str | None, method: str | None
 ) -> Devices | Lipschitz:
     """The devices of ``--L``, or of ``--lipschitz``."""
