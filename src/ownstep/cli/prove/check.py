@@ -64,9 +64,7 @@ def check(
     step: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
     order: Annotated[str | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
     local_steps: Annotated[int | None, typer.Option(help="As for ownstep pep or rate, with --method.")] = None,
-    lipschitz: Annotated[
-        str | None, typer.Option(help="In place of --L, as for ownstep pep: is it a proof for such losses?")
-    ] = None,
+    lipschitz: Annotated[str | None, typer.Option(help="In place of --L, as for ownstep pep.")] = None,
     as_json: Json = False,
 ) -> None:
     """Check a certified worst case or rate in exact arithmetic, trusting neither the solver nor this library.
@@ -83,31 +81,27 @@ def check(
     from ownstep.pep.proof.certify import rounded_up
     from ownstep.pep.proof.check_rate import FORMAT as RATE
 
-    given: dict[str, Any] = {"step": step, "order": order, "local_steps": local_steps}
-    other = {"count": count, "weights": weights, "mu": mu, "switch": switch, "momentum": momentum} | given
-    other |= {"rounds": rounds, "r0": r0, "rstar": rstar, "metric": metric}
+    options: dict[str, Any] = {"step": step, "order": order, "local_steps": local_steps}
+    options |= {"switch": switch, "momentum": momentum}
+    radii = (1.0 if r0 is None else r0, 0.0 if rstar is None else rstar)
     compared = L is not None or lipschitz is not None
-    if not compared and any(one is not None for one in (schedule, method, network, *other.values())):
+    other = (count, weights, mu, rounds, r0, rstar, metric, schedule, method, network, *options.values())
+    if not compared and any(one is not None for one in other):
         raise InvalidInput("to compare the proof with a setting, give its devices by --L or --lipschitz")
     data, bound, words = _proved(certificate)
     apart = None
     if compared:
         usual = "0.1" if data["format"] == RATE and lipschitz is None else "0"
         devices = read_losses(L, mu or usual, weights, count, lipschitz, method)
-        given |= {"switch": switch, "momentum": momentum}
-        chosen, where = _method(method, network, schedule, given)
-        radii = (1.0 if r0 is None else r0, 0.0 if rstar is None else rstar)
-        meant = Meant(devices, chosen, where, 10 if rounds is None else rounds, *radii, metric or "value")
-        apart = _compared(data, meant)
+        chosen = _method(method, network, schedule, options)
+        apart = _compared(data, Meant(devices, *chosen, 10 if rounds is None else rounds, *radii, metric or "value"))
     if as_json:
         told: dict[str, Any] = {"proved": True, "bound": str(bound), "upper": rounded_up(bound), "statement": words}
         emit(told | ({} if apart is None else {"is_of_the_setting": not apart, "differences": apart}))
     else:
-        typer.echo(f"proved: {words}")
-        typer.echo(f"exactly: {bound}")
-        if apart == []:
-            what = "steps" if data["format"] == RATE else "steps, points, radii and metric"
-            typer.echo(f"the proof is of the setting given: same devices, {what}")
+        same = "steps" if data["format"] == RATE else "steps, points, radii and metric"
+        said = [f"the proof is of the setting given: same devices, {same}"] if apart == [] else []
+        typer.echo("\n".join([f"proved: {words}", f"exactly: {bound}", *said]))
     if apart:
         raise OwnstepError(f"the proof is of something else: {'; '.join(apart)}")
 

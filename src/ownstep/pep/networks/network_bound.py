@@ -15,7 +15,7 @@ from ownstep.methods.base import Method
 from ownstep.pep.bound import Bound
 from ownstep.pep.conditions.classes import Lipschitz, check
 from ownstep.pep.networks.expectation import check_chance
-from ownstep.pep.networks.instances.lower_search import Search, not_above
+from ownstep.pep.networks.instances.lower_search import PARTS, Search, divisible, not_above
 from ownstep.pep.networks.instances.replay import NetworkInstance, carried
 from ownstep.pep.networks.kind_vectors import Kinds
 from ownstep.pep.networks.network_enclosure import Upper, upper
@@ -156,7 +156,8 @@ def enclose(
     began = time.perf_counter()
     deadline = math.inf if patience is None else time.monotonic() + patience
     given, asked = asked, canonical_question(asked)
-    search = Search(asked, upper(asked, deadline=deadline), tolerance, deadline)
+    hasty = divisible(asked) and round(PARTS * effort) > 1  # what is not tight is divided
+    search = Search(asked, upper(asked, deadline=deadline, hasty=hasty), tolerance, deadline)
     search.run(effort)
     found, best, bound = search.found, search.best, search.found.proof.bound
     lower = 0.0 if best is None else not_above(bound, best)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.pep.networks.basis import on_class, rebased
-from ownstep.pep.networks.dual import Hint, Proof, prove
+from ownstep.pep.networks.dual import Hint, Proof, narrowly, prove
 from ownstep.pep.networks.kind_vectors import Kinds, Shared
 from ownstep.pep.networks.network_trace import Evaluation, Path, by_kind, follow
 from ownstep.pep.networks.program import Blocks, Form, combine, in_time, interpolate, mixings, triples
@@ -208,11 +208,13 @@ def upper(
     inside: float | None = None,
     deadline: float = math.inf,
     given: Mapping[float, Upper] = MappingProxyType({}),
+    hasty: bool = False,
 ) -> Upper:
     """The proved worst case; for the worst device, the largest over the devices that differ.
 
     With ``factor``, that of one matrix; with ``inside`` an answer that is good enough to look for an instance. Worst
-    cases of single matrices that are known can be ``given``.
+    cases of single matrices that are known can be ``given``. ``hasty`` takes what few conditions prove, for a class
+    that will be divided.
     """
     if asked.chance is not None:
         from ownstep.pep.networks.expectation import pose_mean
@@ -221,9 +223,16 @@ def upper(
         return Upper(prove(program, inside=inside, deadline=deadline), program, path, None)
     if not asked.metric.endswith("_worst"):
         program, path = pose(asked, factor, deadline=deadline)
-        known = ends(asked, program, deadline, given) if factor is None and inside is None else {}
+        known: dict[float, Upper] = {}
+        if factor is None and inside is None:
+            known = ends(asked, program, deadline, given, fresh=False)
+            quick = _quickly(program, path, known, deadline)
+            if quick is not None:
+                return Upper(quick, program, path, None, known)
+            known = ends(asked, program, deadline, given)
+        hint = _hint(program, path, known)
         try:
-            proof = prove(program, inside=inside, deadline=deadline, hint=_hint(program, path, known))
+            proof = prove(program, inside=inside, deadline=deadline, hint=hint, hasty=hasty)
         except OwnstepError:
             return _as_traced(asked, factor, None, inside, deadline)
         return Upper(proof, program, path, None, known)
@@ -247,16 +256,28 @@ def _as_traced(
     return Upper(prove(program, inside=inside, deadline=deadline), program, path, marked)
 
 
-def ends(asked: Question, program: Program, deadline: float, given: Mapping[float, Upper]) -> dict[float, Upper]:
+def _quickly(program: Program, path: Path, known: dict[float, Upper], deadline: float) -> Proof | None:
+    """A proof that is as good as the worst case known at one end of the spectrum; None where it is not."""
+    hint = _hint(program, path, known)
+    proof = None if hint is None else narrowly(program, hint, deadline)
+    return proof if proof is not None and hint is not None and proof.bound <= hint.enough else None
+
+
+def ends(
+    asked: Question, program: Program, deadline: float, given: Mapping[float, Upper], *, fresh: bool = True
+) -> dict[float, Upper]:
     """Of a long program: the worst cases on the matrices at both ends of the spectrum.
 
-    The worst matrix is mostly one of these, and with the matrix given a program is small.
+    The worst matrix is mostly one of these, and with the matrix given a program is small. Without ``fresh``, only those
+    that are known.
     """
     network, pairs = asked.network, program.interpolation.pairs
     if network is None or network.lo == network.hi or len(pairs) <= FEW:
         return {}
     found = {}
     for factor in (network.lo, network.hi):
+        if not fresh and factor not in given:
+            continue
         try:
             one = given[factor] if factor in given else upper(asked, factor, inside=INSIDE[0], deadline=deadline)
         except OwnstepError:
