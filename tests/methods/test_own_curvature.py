@@ -481,6 +481,33 @@ def test_a_problem_without_products_names_a_method_that_needs_none():
         run(OwnCurvature(), Bare(), 3)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("few_rows", [False, True])
+def test_products_that_are_not_finite_are_an_error_that_names_the_device(monkeypatch, few_rows, bad):
+    """f and its gradient may be finite where the Hessian is not: such a device was taken to be flat."""
+    problem = decaying(3, n=20, d=60) if few_rows else decaying(3)
+    found = type(problem).data_hessian
+
+    def spoilt(self, x, i):
+        H = found(self, x, i)
+        H.curved = H.curved * (bad if i == 1 else 1.0)
+        return H
+
+    monkeypatch.setattr(type(problem), "data_hessian", spoilt)
+    with pytest.raises(InvalidInput, match=r"products of device 'D2' are not finite; LBFGS\(\)"):
+        run(OwnCurvature(), problem, 3)
+    with pytest.raises(InvalidInput, match="devices' Hessian products are not finite"):
+        run(OwnCurvature(sketch="sum"), problem, 3)
+
+
+def test_a_word_does_not_allow_a_revealing_rank():
+    """Any word counts as true in Python, and ``no`` would have allowed it."""
+    for word in ("no", "False", 1, None):
+        with pytest.raises(InvalidInput, match="revealing must be True or False"):
+            OwnCurvature(revealing=word)
+    assert OwnCurvature(revealing=np.True_) == OwnCurvature(revealing=True)
+
+
 def test_a_thousand_devices():
     rng = np.random.default_rng(8)
     rows = rng.standard_normal((6000, 12)) * np.geomspace(1, 0.05, 12)

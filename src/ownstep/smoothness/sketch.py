@@ -239,7 +239,9 @@ def _minus(block: Any, other: Any) -> Any:
 def nystrom(K: Any, image: Any, rank: int | None = None) -> tuple[Any, Array]:
     """(U^T, values) of (H K)(K^T H K)^{-1}(H K)^T, from K and H K, stable for a singular H (Tropp et al. 2017)."""
     size = float((image**2).sum()) ** 0.5
-    if not size > 0:
+    if not np.isfinite(size):
+        raise np.linalg.LinAlgError("the image is not finite")
+    if not size:
         return qr(K).T, np.zeros(K.shape[1])
     shift = float(np.finfo(to_numpy(image[:1]).dtype).eps) * size
     moved = image + shift * K

@@ -45,6 +45,13 @@ def whole_number(name: str, value: object, least: int) -> int:
     return int(value)
 
 
+def truth(name: str, value: object) -> bool:
+    """True or False; a word such as ``"no"`` would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def number(name: str, value: object, least: float | None = None, *, above: float | None = None) -> float:
     """A finite real number, at least ``least`` or larger than ``above`` where one is given."""
     allowed = f" >= {least:g}" if least is not None else f" > {above:g}" if above is not None else ""

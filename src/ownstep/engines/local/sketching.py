@@ -79,7 +79,12 @@ class Sketching:
         H = self.problem.data_hessian(x, i)
         rank = rank_of(work.rank, H.dim, H.count, work.revealing, name)
         start = None if known is None or len(known.values) != rank else known.vectors
-        vectors, values = own_sketch(H, rank, work.seed, start)
+        try:
+            vectors, values = own_sketch(H, rank, work.seed, start)
+        except np.linalg.LinAlgError:  # of numbers that are not finite
+            values = np.array([np.nan])
+        if not np.isfinite(values).all():
+            raise InvalidInput(f"the Hessian products of device {name!r} are not finite; LBFGS() needs none")
         sketch = Sketch(vectors, values, H.trace, H.penalty, H.free, H.span)
         if len(self.fresh) * vectors.size <= MOST_KEPT if isinstance(vectors, np.ndarray) else True:
             self.last[i] = sketch
@@ -98,6 +103,8 @@ class Sketching:
             span += H.span
         if total is None:
             total = 0.0 * omega
+        if not np.isfinite(to_numpy(total)).all():
+            raise InvalidInput("the devices' Hessian products are not finite; LBFGS() needs none")
         return Sketch(total.T, np.zeros(0), trace, float(mix.sum()) * first.penalty, first.free, span)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -9,7 +9,7 @@ from ownstep.methods.own.sketch_bank import Bank
 from ownstep.methods.search.pairs import Pairs, PairsState, Remembering
 from ownstep.methods.search.searched import begin
 from ownstep.plan import Devices
-from ownstep.support.checks import whole_number
+from ownstep.support.checks import truth, whole_number
 from ownstep.support.errors import unknown_name
 
 RANK, OFF, GROWTH = 10, 2.0, 2.0
@@ -43,14 +43,13 @@ class OwnCurvature(Remembering[CurvatureState]):
 
         <s, y> / <y, M^{-1} y> outside [1/2, 2]      or      <s, y>^2 < <s, M s> <y, M^{-1} y> / 2,
 
-    and twice as many exchanges have passed as at the last sketch: with the exchanges 1, 3, 7, 15, ... at the earliest,
-    log_2(T + 1) times in T exchanges. Absent devices count with their last one. Besides ``memory`` (pairs kept):
+    and twice as many exchanges have passed as at the last sketch. Absent devices count with their last one.
 
     rank : k; 10 by default, on a device of few rows at most half of them. One given and above that is refused.
     sketch : ``"own"`` eigenpairs of every device, or ``"sum"``: all multiply one shared random matrix and only the sum
         of the products travels, as secure aggregation needs it. M is Nystrom's approximation of the pooled Hessian.
     revealing : allow a rank near the number of a device's rows: its sketch then shows the span of those rows.
-    seed : of the random matrices.
+    memory, seed : pairs kept; of the random matrices.
     """
 
     rank: int | None = None
@@ -63,6 +62,7 @@ class OwnCurvature(Remembering[CurvatureState]):
         super().__post_init__()
         whole_number("rank", RANK if self.rank is None else self.rank, 0)
         whole_number("seed", self.seed, 0)
+        truth("revealing", self.revealing)
         if self.sketch not in ("own", "sum"):
             raise unknown_name("sketch", self.sketch, ["own", "sum"])
 
