@@ -222,6 +222,16 @@ def judged(every: list[dict[str, Any]]) -> list[str]:
     return words
 
 
+def short(value: Any) -> Any:
+    """Counts for a file: one number where all starts agree, None for more than :data:`MOST`."""
+    if isinstance(value, dict):
+        return {key: short(v) for key, v in value.items()}
+    if isinstance(value, list):
+        counts = [None if np.isinf(v) else v for v in value]
+        return counts[0] if len(set(counts)) == 1 else counts
+    return value
+
+
 def main() -> None:
     """Every kind and seed, on several cores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -244,7 +254,8 @@ def main() -> None:
                 break
     print("\n".join(words := judged(every)))
     if given.out:
-        given.out.write_text(json.dumps({"said": words, "problems": every}))
+        lines = ",\n".join(json.dumps(short(one)) for one in every)
+        given.out.write_text(f'{{"says": {json.dumps(words)}, "moved": {given.moved}, "problems": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":
