@@ -58,6 +58,14 @@ def test_no_string_of_a_result_becomes_markup(results):
     assert "<script>window.pwned" not in html
 
 
+def test_where_a_result_was_recorded_is_said_and_what_else_is_recorded_is_not(results):
+    result = neural()
+    result["recorded"] = {"a file": {"device": "a GPU", "seeds": [0, 1]}, "Algorithm 1": {"0.6": [62, 74, 90]}}
+    put(results, "mnist", envelope("mnist", result))
+    html = build(read(results, "r"))
+    assert re.findall(r"<b>Recorded</b> ([^<]*)<", html) == ["a file: device a GPU · seeds [0, 1]"]
+
+
 def test_data_inside_a_script_cannot_end_it():
     text = embedded({"a": HOSTILE})
     assert not set("<>&\u2028\u2029") & set(text)

@@ -121,8 +121,11 @@ def picture(chart: Chart, palette: Palette, message: str = "", names: Sequence[s
     parts.append(_names(ends, WIDTH - beside + 18, y.start + 4))
     title = message or f"{view.label} over {chart.x}"
     return Markup(
-        '<svg class="picture" viewBox="0 0 {} {}" role="img" aria-label="{}"><title>{}</title>{}</svg>'
-    ).format(WIDTH, HEIGHT, f"{typeset(title)}. {_spoken(lines)}", typeset(title), Markup("").join(parts))
+        '<svg class="picture{}" viewBox="0 0 {} {}" role="img" aria-label="{}"><title>{}</title>{}</svg>'
+    ).format(
+        " crowded" if len(chart.ticks or ()) > 4 else "",
+        WIDTH, HEIGHT, f"{typeset(title)}. {_spoken(lines)}", typeset(title), Markup("").join(parts),
+    )  # fmt: skip
 
 
 def _tick_words(x: Scale, chart: Chart) -> list[tuple[float, list[str]]]:

@@ -233,11 +233,12 @@ def _recorded(record: Record) -> dict[str, str]:
     if not isinstance(found, Mapping):
         return {}
     kept = ("device", "commit", "python", "torch", "cuda", "precision", "seeds", "note")
-    return {
+    lines = {
         str(name): " · ".join(f"{k} {spell(known[k])}" for k in kept if known.get(k) not in (None, ""))
         for name, known in found.items()
         if isinstance(known, Mapping)
     }
+    return {name: line for name, line in lines.items() if line}
 
 
 def _machine(known: Mapping[str, Any]) -> str:
