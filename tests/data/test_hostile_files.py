@@ -13,6 +13,9 @@ import pytest
 import ownstep
 import ownstep.glm
 from ownstep.cli import main
+from ownstep.data.files.dates import are_day_numbers
+from ownstep.data.files.describe import describe
+from ownstep.data.files.read import read_features
 from ownstep.support.errors import InvalidInput
 
 DAYS = pd.date_range("2020-01-01", periods=40)
@@ -40,6 +43,8 @@ BAD = {
     "months.csv": (_with("day", DAYS.strftime("%d %b %Y")), "holds dates ('01 Jan 2020')"),
     "american.csv": (_with("day", DAYS.strftime("%b %d, %Y")), "holds dates ('Jan 01, 2020')"),
     "slashes.csv": (_with("day", DAYS.strftime("%Y/%m/%d")), "holds dates ('2020/01/01')"),
+    "digits.csv": (_with("day", DAYS.strftime("%Y%m%d")), "line 2: column 'day' holds dates (20200101): turn it into"),
+    "digits_label.csv": (_with("label", DAYS.strftime("%Y%m%d")), "the label 'label' holds dates (20200101)"),
     "label.csv": (_with("label", DAYS.strftime("%Y-%m-%d")), "the label 'label' holds dates"),
     "mac.csv": (_with("dose", range(40)).replace(b"\n", b"\r"), "lines end with a carriage return alone"),
     "comments": (b"# nothing\n# else\n", "say which with --format"),
@@ -64,6 +69,40 @@ def test_odd_files_are_one_line_and_nothing_is_written(tmp_path, name, capsys):
     assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
     assert message in err
     assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_eight_digits_that_are_no_days_stay_numbers(tmp_path):
+    days = [int(day) for day in DAYS.strftime("%Y%m%d")]
+    for wrong in (20201301, 20200132, 20200131.5, 18991231, 21010101, np.inf):
+        for at in (0, 20):
+            values = np.array([*days[:at], wrong, *days[at + 1 :]])
+            assert not are_day_numbers(values), wrong
+    assert are_day_numbers(np.array([np.nan, *days]))
+    assert not are_day_numbers(np.array([np.nan, np.nan]))
+    (tmp_path / "a.csv").write_bytes(_with("day", [*days[:-1], 20201301]))
+    assert ownstep.load(tmp_path / "a.csv").features == ("age", "day")
+
+
+def test_days_in_digits_can_be_names_or_left_out(tmp_path):
+    days = list(DAYS.strftime("%Y%m%d")[:2]) * 20
+    (tmp_path / "a.csv").write_bytes(_with("day", ["", *days[1:]]))
+    with pytest.raises(InvalidInput, match=r"line 3: column 'day' holds dates \(20200102\)"):
+        ownstep.load(tmp_path / "a.csv", missing="mean")
+    assert ownstep.load(tmp_path / "a.csv", ignore=["day"]).features == ("age",)
+    assert ownstep.load(tmp_path / "a.csv", missing="drop", categories=["day"]).features == ("age", "day=20200102")
+    assert describe(str(tmp_path / "a.csv"))["columns"][1]["type"] == "dates"
+
+
+def test_long_codes_are_levels_of_their_own(tmp_path):
+    codes = np.array([1234561, 1234562, 0.1 + 0.2, 0.3])
+    rng = np.random.default_rng(0)
+    at = rng.integers(0, 4, 400)
+    frame = pd.DataFrame({"code": codes[at], "label": (rng.random(400) < 0.2 + 0.2 * at).astype(int)})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    data = ownstep.load(tmp_path / "a.csv", categories=["code"])
+    assert data.features == ("code=0.30000000000000004", "code=1234561", "code=1234562")
+    new = read_features(str(tmp_path / "a.csv"), data.features, data.levels)
+    np.testing.assert_array_equal(new, data.rows)
 
 
 def test_numbers_in_clothes_can_be_names(tmp_path):

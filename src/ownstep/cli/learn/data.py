@@ -102,6 +102,8 @@ def _show(told: dict[str, Any]) -> None:
         table = Table("column", "type", "missing", "different", "values", box=None, header_style="bold")
         for column in told["columns"]:
             span = f"{column['min']:g} to {column['max']:g}, mean {column['mean']:g}" if "mean" in column else ""
+            if column["type"] == "dates" and "min" in column:
+                span = f"{column['min']:.0f} to {column['max']:.0f}"
             table.add_row(
                 column["name"], column["type"], f"{column['missing']:,}", f"{column.get('different', 0):,}",
                 span or _levels(column),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.data.files import dates
 from ownstep.data.files.frames import Table, is_gap
 from ownstep.data.files.wording import option
 from ownstep.support.errors import InvalidInput, unknown_name
@@ -19,10 +20,6 @@ MOST_LEVELS = 1000
 LARGEST_WHOLE = 2.0**53
 LONG = 20
 """Digits from which a whole number fits into no type of pandas, which then gives text."""
-_DATE = re.compile(
-    r"\d{4}([-/.])\d{1,2}\1\d{1,2}([ T].*)?|\d{1,2}([-./])\d{1,2}\3\d{2,4}([ T].*)?|"
-    r"\d{1,2}[-. ]+[^\W\d]{3,9}[-., ]+\d{2,4}([ T].*)?|[^\W\d]{3,9} \d{1,2},? \d{4}([ T].*)?"
-)
 _DRESSED = re.compile(r"[-+]?[$\u20ac\u00a3]?\s*\d[\d.,' ]*\s*[%$\u20ac\u00a3]?")
 """Numbers that ``float`` does not read: 1,5 or 1,234.50 or 12 % or $3."""
 
@@ -61,13 +58,14 @@ def encode(
     matrix = numbers if len(plain) == numbers.shape[1] else numbers[:, plain]
     if not np.isfinite(total):
         _check_finite(table, numbers, kept)
-    if missing == "mean":
-        _fill_in(table, matrix, names)
     parts, kinds, stay = [matrix], {}, None if kept is None else np.flatnonzero(kept)
 
     def where(row: int) -> str:
         return table.where(row if stay is None else int(stay[row]))
 
+    dates.refuse_day_numbers(where, matrix, names)
+    if missing == "mean":
+        _fill_in(table, matrix, names)
     for name in [c for c in table.columns if c in table.words or (c in table.numeric and c in categories)]:
         values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
         values = values if kept is None else values[kept]
@@ -80,7 +78,7 @@ def encode(
     labels, sites = table.apart[label], None if site is None else table.apart[site]
     if kept is not None:
         labels, sites = labels[kept], None if sites is None else sites[kept]
-    _refuse_dates(where, label, labels)
+    dates.refuse_label(where, label, labels)
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise InvalidInput(f"{where(int(np.argmax(np.isinf(labels))))}: column {label!r} must be finite, got inf")
     return Encoded(rows, tuple(names), _labels(labels), None if sites is None else sites.astype(str), kinds, note)
@@ -109,7 +107,7 @@ def as_features(table: Table, features: Sequence[str], levels: Mapping[str, Sequ
                 raise InvalidInput(f"{table.where(row)}: column {name!r} must be finite, got {values[row]}")
             out[:, i] = values
             continue
-        words = np.array([f"{v:g}" for v in values]) if values.dtype.kind == "f" else values.astype(str)
+        words = np.array(list(map(level_name, values))) if values.dtype.kind == "f" else values.astype(str)
         strange = ~np.isin(words, levels[name])
         if strange.any():
             row = int(np.argmax(strange))
@@ -200,7 +198,7 @@ def _levels(
     out[held if not gaps.any() else np.flatnonzero(~gaps)[held], codes[held] - 1] = 1
     if gaps.any():
         out[gaps] = out[~gaps].mean(axis=0)
-    return out, tuple(f"{level:g}" if levels.dtype.kind == "f" else str(level) for level in levels)
+    return out, tuple(level_name(level) if levels.dtype.kind == "f" else str(level) for level in levels)
 
 
 def _sorted(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -217,20 +215,14 @@ def _sorted(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return words[order], place[codes]
 
 
-def _refuse_dates(where: Callable[[int], str], label: str, labels: NDArray[Any]) -> None:
-    if labels.dtype.kind == "O" and are_dates(np.unique(labels.astype(str))):
-        raise InvalidInput(f"{where(0)}: the label {label!r} holds dates ({labels[0]!r}): name another column")
-
-
 def _check_words(
     where: Callable[[int], str], name: str, values: NDArray[Any], levels: NDArray[Any], asked: bool
 ) -> None:
     """Refuse dates, numbers that are written as nothing else reads them, and numbers with a word among them."""
-    if are_dates(levels):
-        row = next(i for i, v in enumerate(values) if v is not None and _DATE.fullmatch(v))
+    if dates.are_dates(levels):
+        row = next(i for i, v in enumerate(values) if v is not None and dates.is_date(v))
         raise InvalidInput(
-            f"{where(row)}: column {name!r} holds dates ({values[row]!r}): turn it into a number, such as days since a "
-            f"date, or leave it out with {option('ignore', name)}"
+            f"{where(row)}: column {name!r} holds dates ({values[row]!r}): {dates.ADVICE} {option('ignore', name)}"
         )
     odd = [level for level in levels if not is_number(level)]
     if not asked and all(_DRESSED.fullmatch(level) for level in odd) and len(odd) * 2 > len(levels):
@@ -253,11 +245,6 @@ def _check_words(
         )
 
 
-def are_dates(levels: NDArray[Any]) -> bool:
-    """Are most of these words dates?"""
-    return sum(bool(_DATE.fullmatch(level)) for level in levels) > len(levels) / 2
-
-
 def _labels(labels: NDArray[Any]) -> NDArray[Any]:
     if labels.dtype.kind == "f":
         return whole_if_whole(labels)
@@ -268,6 +255,11 @@ def whole_if_whole(values: NDArray[Any]) -> NDArray[Any]:
     """As integers, where all are whole numbers that a float has exactly."""
     whole = (values == np.round(values)).all() and (np.abs(values) < LARGEST_WHOLE).all()
     return values.astype(int) if whole else values
+
+
+def level_name(value: float) -> str:
+    """A number as the name of a level: with all its digits, so that no two levels share a name."""
+    return str(int(value)) if value == np.floor(value) and abs(value) < LARGEST_WHOLE else repr(float(value))
 
 
 def is_number(text: str) -> bool:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.data.dataset import Dataset
-from ownstep.data.files.columns import are_dates, is_number
+from ownstep.data.files.columns import is_number
+from ownstep.data.files.dates import are_dates, are_day_numbers
 from ownstep.data.files.frames import Table, is_gap, read_table
 from ownstep.data.files.read import Reading, read_place
 from ownstep.data.files.stream import Place, recognise
@@ -90,6 +91,8 @@ def _column(table: Table, name: str) -> dict[str, Any]:
         }
         if len(different) == 2 and set(different) == {0.0, 1.0}:
             told["type"] = "0/1"
+        if are_day_numbers(known):
+            told["type"] = "dates"
     return told
 
 
