@@ -368,7 +368,8 @@ def test_another_option_is_another_problem_to_a_checkpoint():
         {"model": lambda: Other(nn.Flatten(), nn.Linear(16, 3))}, {"rows": 9}, {"penalty": SquaredL2(0.1)},
         {"model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4))}, {"penalty": SquaredL2(0.2)},
         {"batch": Pooled(4)}, {"batch": Pooled(6)},
-        {"dtype": F64}, {"autocast": torch.bfloat16}, {"batch": Pooled(4), "augment": CropFlip(1)},
+        {"dtype": F64}, {"autocast": torch.bfloat16}, {"autocast": torch.float16},
+        {"batch": Pooled(4), "augment": CropFlip(1)},
         {"batch": Pooled(4), "augment": CropFlip(2)},
     ]  # fmt: skip
     seen = [told(), *(told(**options) for options in others)]
@@ -444,6 +445,60 @@ def test_models_by_name_and_what_they_take():
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=message):
             build(name, wrong, 2)
+
+
+def by_hand(parameters, layers, x):
+    """Layers by their names, with the next of the parameters."""
+    parameters, F = iter(parameters), nn.functional
+    for layer in layers.split():
+        if layer in ("conv3", "conv5"):
+            x = F.conv2d(x, next(parameters), next(parameters), padding=int(layer[-1]) // 2)
+        elif layer == "norm":
+            mean, scale, shift = x.mean((1, 2, 3), keepdim=True), next(parameters), next(parameters)
+            x = (x - mean) / (((x - mean) ** 2).mean((1, 2, 3), keepdim=True) + 1e-5).sqrt()
+            x = x * scale[:, None, None] + shift[:, None, None]
+        elif layer == "pool":
+            x = x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).amax((3, 5))
+        elif layer == "elu":
+            x = torch.where(x > 0, x, x.exp() - 1)
+        elif layer == "leaky":
+            x = torch.where(x > 0, x, 0.01 * x)
+        elif layer == "mean":
+            x = x.mean((2, 3))
+        else:
+            assert layer == "linear"
+            x = x.flatten(1) @ next(parameters).T + next(parameters)
+    assert next(parameters, None) is None
+    return x
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "layers"),
+    [
+        (mnist_cnn, (1, 28, 28), "conv5 pool elu conv5 pool elu linear"),
+        (
+            cifar_cnn, (3, 32, 32),
+            "conv3 norm leaky conv3 norm pool leaky conv3 norm leaky conv3 norm pool leaky mean linear",
+        ),
+    ],
+)  # fmt: skip
+def test_the_networks_are_their_layers_written_out(make, shape, layers):
+    x = torch.as_tensor(np.random.default_rng(3).standard_normal((2, *shape)))
+    model = make(seed=1).double()
+    torch.testing.assert_close(model(x), by_hand(model.parameters(), layers, x), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("autocast", [None, torch.float16])
+def test_a_mix_is_as_exact_for_small_coefficients(autocast):
+    """Half precision ends at 6e-8; the sum is linear in the coefficients all the same, to the last bit."""
+    x, y = data()
+    made = Network(mlp(4, 3, 6), x.float(), y, partition.given(np.arange(60) % 3), autocast=autocast)
+    c = np.array([0.3, 0.0, -1.0])
+    whole = made.mix(made.x0(), c)[1]
+    assert whole.norm() > 0.01
+    assert not made.mix(made.x0(), 0 * c)[1].any()
+    for power in (-20, 20):
+        torch.testing.assert_close(made.mix(made.x0(), 2.0**power * c)[1], 2.0**power * whole, rtol=0, atol=0)
 
 
 def test_crops_and_mirror_images_pixel_by_pixel():

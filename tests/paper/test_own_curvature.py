@@ -76,6 +76,15 @@ def test_unlike_devices_may_need_as_many_exchanges():
     assert said.endswith("10 by label (1.12) fewer 1, same 1, more 2")
 
 
+def test_draws_in_which_either_does_not_arrive_are_not_compared():
+    main, out = own_curvature.MAIN, []
+    for seed, (one, fifty) in enumerate([(40, 10), (None, 10), (40, None), (None, None)]):
+        out += [(main, "one", 1, "own_curvature", 10, seed, one), (main, "iid", 50, "own_curvature", 10, seed, fifty)]
+    out += [(main, "one", 1, "own_curvature", 10, 7, 40), (main, "iid", 50, "own_curvature", 10, 8, 10)]  # apart
+    _, (number,) = curvature_findings.trends(rows(out))
+    assert (number["value"], number["runs"]) == (0.25, 1)
+
+
 def test_seconds_are_of_methods_that_always_arrive_and_rivals_of_the_first_draw():
     main, out = own_curvature.MAIN, []
     for seed, more in ((5, 100), (3, 0)):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import count
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.linalg import eigh
@@ -253,3 +256,21 @@ def test_it_ends_when_it_is_there_when_nothing_moves_and_when_time_is_up() -> No
     )  # the best, not the last
     with pytest.raises(OwnstepError, match="MaxTime"):
         interior.solve(*problem, margin=1e-9, seconds=0.0)
+
+
+def test_its_time_is_counted_from_where_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that is far on and moves by one second a look: one look per iteration that is not the last, one at
+    each end."""
+    search = prepared(unequal(6, 3), 2, 0.5, "value")
+    problem = (search.gram, conditions(search.gram, all_pairs(search.gram)), search.target, search.radii)
+
+    def solved(seconds: float) -> sdp.Solution:
+        monkeypatch.setattr(interior, "time", SimpleNamespace(perf_counter=count(1e6).__next__))
+        return interior.solve(*problem, margin=1e-9, tolerance=1e-6, seconds=seconds)
+
+    found = solved(1e5)
+    assert found.status == "Solved"
+    assert found.seconds == found.iterations
+    assert solved(found.iterations - 1).seconds == found.seconds
+    with pytest.raises(OwnstepError, match="MaxTime"):
+        solved(found.iterations - 2)
