@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
+import sys
 
 import numpy as np
 import pytest
 
-from ownstep.engines import Bernoulli, Comparison, baselines, beyond, compare, describe
+from ownstep.engines import Bernoulli, Comparison, Limits, baselines, beyond, compare, describe, run
 from ownstep.engines.compare import searched
 from ownstep.history import COLUMNS, History
-from ownstep.methods import GD, LBFGS, METHODS, At, FedAdam, FedAvg, Newton, OwnStep, Scaffold, key_of
+from ownstep.methods import GD, LBFGS, METHODS, At, FedAdam, FedAvg, Newton, OwnCurvature, OwnStep, Scaffold, key_of
 from ownstep.plan import Devices, Plan
 
 from .conftest import make_logistic
@@ -116,6 +117,51 @@ def test_every_rerun_has_other_absences():
     key = f"{found.tolerances[0]:g}"
     assert (row["rounds"][key], row["rounds_of_reruns"][key]) == (counts[0], counts[1:])
     assert len(counts) == 3
+
+
+@pytest.mark.parametrize(("full", "tune"), [(False, None), (True, 4)])
+def test_every_run_and_search_is_given_what_the_comparison_was(full, tune, tmp_path, monkeypatch):
+    """What differs between reruns: the seeds, and the file."""
+    problem, asked, sought, x0 = make_logistic(), [], [], np.full(make_logistic().dim, 0.3)
+
+    def search(method, problem, rounds, budget, devices, goal, seed, **options):
+        sought.append((method, problem, rounds, budget, goal, seed, options["participation"], options["engine"]))
+        np.testing.assert_array_equal(options["x0"], x0)
+        return method, devices, {"tuning": len(sought)}
+
+    monkeypatch.setattr(sys.modules[searched.__module__], "searched", search)
+
+    def engine(method, problem, rounds, **options):
+        asked.append(options | {"method": method, "problem": problem, "rounds": rounds})
+        return run(method, problem, rounds, **options)
+
+    limits, made = Limits(seconds=1e9), describe(problem, "trace")
+    methods = {"GD": GD(), "By chance": OwnCurvature(2, seed=20)}
+    best, start = 0.1, problem.value(x0)
+    found = compare(
+        problem, methods, 3, smoothness="trace", optimum=best, x0=x0, participation=Bernoulli(0.5, seed=5), full=full,
+        tolerances=(0.1, 0.01), seed=11, checkpoint=tmp_path, progress=False, measure_gradient=True, engine=engine,
+        tune=tune, reruns=2, limits=limits,
+    )  # fmt: skip
+    assert len(asked) == 6
+    goal = best + 0.01 * (start - best)
+    for at, given in enumerate(asked):
+        name, more = list(methods)[at // 3], at % 3
+        file = ("gd" if name == "GD" else "by-chance") + (f"--rerun-{more}" if more else "")
+        np.testing.assert_array_equal(given.pop("devices").L, made.devices.L)
+        np.testing.assert_array_equal(given.pop("x0"), x0)
+        method, rule = GD() if name == "GD" else OwnCurvature(2, seed=20 + more), Bernoulli(0.5, seed=5 + more)
+        if tune is not None:
+            assert sought[at] == (method, problem, 3, tune, goal, 11 + more, rule, engine)
+            history = found.histories[name] if not more else found.reruns[name][more - 1]
+            assert history.settings["tuning"] == at + 1
+        assert given == {
+            "method": method, "problem": problem, "rounds": 3, "participation": rule,
+            "target": None if full else goal, "search_target": goal, "name": name, "measure_gradient": True,
+            "seed": 11 + more, "progress": False, "limits": limits, "checkpoint": tmp_path / f"{file}.ckpt.npz",
+        }  # fmt: skip
+    assert [len(runs) for runs in found.reruns.values()] == [2, 2]
+    assert not list(tmp_path.iterdir())  # nothing is left to go on from
 
 
 def test_seven_tenths_of_a_search_for_a_step_are_spread_over_the_octaves():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -225,6 +227,30 @@ def test_a_disk_that_turns_out_to_be_full_at_the_end_leaves_the_newest_in_its_pl
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OwnstepError, match="cannot write the checkpoint .* No space left"):
+        run(OwnStep(), problem, 20, checkpoint=path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_disk_that_is_full_when_the_buffer_is_written_out_leaves_the_newest_in_its_place(
+    suffix, tmp_path, monkeypatch
+):
+    """A small file is in the buffer to its last byte when it is to take the other's place."""
+    path, problem = tmp_path / f"run{suffix}", make_logistic()
+    run(OwnStep(), problem, 10, checkpoint=path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+    class Full(io.FileIO):
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    @contextmanager
+    def buffered(path):
+        with write_atomically(path) as file, io.BufferedWriter(Full(file.name, "wb"), 2**20) as full:
+            yield full
+
+    monkeypatch.setattr(ckpt, "write_atomically", buffered)
     with pytest.raises(OwnstepError, match="cannot write the checkpoint .* No space left"):
         run(OwnStep(), problem, 20, checkpoint=path)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
