@@ -998,7 +998,7 @@ def test_what_a_vector_s_file_says_has_to_be_so(array, why):
 
 
 @pytest.mark.parametrize(
-    ("bits", "sites", "allowed"), [(30, 5, False), (30, 4, True), (22, 1025, False), (8, 1, False)]
+    ("bits", "sites", "allowed"), [(30, 5, False), (30, 4, True), (22, 1025, False), (8, 1, False), (8, 2, True)]
 )
 def test_secure_aggregation_has_room_for_so_many_sites(bits, sites, allowed):
     roster = types.SimpleNamespace(names=("a",) * sites)
@@ -1056,6 +1056,10 @@ def test_sums_of_sketches_say_how_many_coordinates_are_free():
 def test_limits_of_secure_parameters():
     assert (SecurePlus(bits=8).bits, SecurePlus(bits=30).bits, SecurePlus(threshold=1.0).threshold) == (8, 30, 1.0)
     assert SecurePlus(clip=4.0, bits=10).resolution == 8.0 / 1024
+    for name, wrong in (("clip", np.inf), ("clip", 0.0), ("clip", np.nan), ("bits", 7), ("bits", 31),
+                        ("threshold", 0.0), ("threshold", 1.01), ("threshold", np.nan)):  # fmt: skip
+        with pytest.raises(InvalidInput, match=rf"^{name} .*{wrong!r}"):
+            SecurePlus(**{name: wrong})
 
 
 def test_checked_takes_exactly_what_was_asked_for():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -152,6 +153,53 @@ def test_of_three_draws_of_who_is_absent_the_middle_one_counts(monkeypatch):
     assert spread > 2
 
 
+@pytest.mark.parametrize("sample", [300, 900])
+def test_every_candidate_is_run_on_the_sample_to_its_gap(sample, monkeypatch):
+    """With the sample's own optimum; own sketches as large as on all rows, of which a device has fewer here."""
+    ran = []
+
+    def watched(method, problem, most, **options):
+        ran.append((method, problem, most, options))
+        return run(method, problem, most, **options)
+
+    monkeypatch.setattr(recommending, "run", watched)
+    problem = made(d=12, mu=1e-1)
+    found = rehearse(problem, [FAST], sample=sample, tolerance=1e-3, seed=7)
+    small, given = found.small, {name: method for name, method in candidates().items() if name not in found.notes}
+    given["own curvature"] = OwnCurvature(10, revealing=True) if sample < 900 else OwnCurvature()
+    known = {name: m for name, m in zip([*candidates()], [m for m, *_ in ran], strict=True)}
+    assert {name: known[name] for name in given} == given
+    best, start = optimum(small).value, small.value(small.x0())
+    for _, on, most, options in ran:
+        assert on is small
+        assert 0 < most <= 500
+        np.testing.assert_array_equal(options.pop("devices").weights, problem.weights)
+        assert options.pop("target") == pytest.approx(best + 1e-3 * (start - best), rel=1e-12)
+        assert options == {"participation": None, "progress": False}
+
+
+@pytest.mark.parametrize(
+    ("draws", "kept"),
+    [
+        ([(9, 0.0), (3, 1.0), (5, 0.0)], 9),  # who ends early without arriving comes last
+        ([(9, 0.0), (3, 1.0), (2, 1.0)], None),
+        ([(4, -1.0), (6, 0.0), (8, -2.0)], 6),
+    ],
+)
+def test_arriving_is_to_be_exactly_there_or_below(draws, kept, monkeypatch):
+    drawn = [*draws] * len(candidates())
+
+    def told(method, problem, most, target, **options):
+        rounds, above = drawn.pop(0)
+        return SimpleNamespace(rounds=rounds, value=np.array([1e3, 1e3, target + above]), failed=False)
+
+    monkeypatch.setattr(recommending, "run", told)
+    monkeypatch.setattr(recommending, "_allowed", lambda *_: (500, ""))
+    found = rehearse(made(n=300, d=6, mu=1e-1), [FAST], absent=0.1)
+    assert {history.rounds for history in found.histories.values()} == ({kept} if kept else set())
+    assert set(found.notes.values()) >= (set() if kept else {"not in 2 exchanges"})
+
+
 def taken(wire, K, d):
     """Seconds of K rounds of L-BFGS: the device that waits longest decides."""
     sent = (8 * d + 8) * (1 / np.asarray(wire.up) + 1 / np.asarray(wire.down))
@@ -203,7 +251,8 @@ def test_a_method_that_would_lose_is_not_run_and_the_reason_is_noted(monkeypatch
 
 def test_unless_told_otherwise_the_candidates_are_shown():
     assert shows() == shows(candidates())
-    assert "L-BFGS" in shows()
+    assert shows()["L-BFGS"] == "sums over all devices"
+    assert shows()["own curvature, shared sums"] == "sums over all devices, products of Hessians included"
 
 
 def test_what_cannot_be():
