@@ -206,6 +206,79 @@ def test_a_large_table_has_upper_bounds_where_its_eigenvalues_have_not_settled(l
     assert auto(made).kind == "exact"
 
 
+def limited(products: int) -> every_device.Search:
+    search = every_device.Search(0, limited=True)
+    search.products = products
+    return search
+
+
+@pytest.mark.parametrize(
+    ("more", "wider", "known"), [(0, 1, True), (1, 1, False), (1, 0, True), (0, 9, True), (9, 0, True)]
+)
+def test_of_few_or_tiny_matrices_a_limited_search_knows_the_eigenvalues(more, wider, known):
+    count, size = lanczos.FEW + more, every_device.TINY + wider
+    A = np.random.default_rng(2).standard_normal((count, size, size))
+    G, search = A @ A.swapaxes(1, 2), limited(4)
+    found, true = every_device._stack_tops(G, np.full(count, size), search), np.linalg.eigvalsh(G)[:, -1]
+    assert (search.gaps == []) is known
+    over = found / true - 1
+    assert over.min() > -1e-12
+    assert bool(over.max() < 1e-12) is known
+
+
+@pytest.mark.parametrize(
+    ("n", "limit", "sparse", "known"),
+    [
+        (90, 60, False, True),
+        (90, 59, False, False),
+        (60, 60, False, True),
+        (59, 60, False, False),
+        (90, 60, True, False),
+    ],
+)
+def test_dense_rows_of_few_features_have_their_gram_matrix_formed(n, limit, sparse, known, monkeypatch):
+    """More rows than features, and as many features as the limit says: exact whatever a search may take."""
+    monkeypatch.setattr(every_device, "GRAM_LIMIT", limit)
+    rng = np.random.default_rng(n)
+    owner, weights = np.arange(n) % 3, np.array([0.5, 0.2, 0.3])
+    rows = rng.standard_normal((n, 60)) * rng.uniform(0.1, 3, 3)[owner][:, None]
+    made = LeastSquares(
+        sp.csr_array(rows) if sparse else rows, np.zeros(n), partition.given(owner), 0.2, weights=weights
+    )
+    true = dense_bound(rows * np.sqrt(weights * n / np.bincount(owner))[owner][:, None], 1, np.full(60, 0.2))
+    search = limited(4)
+    found = every_device.pooled_top(made, search)
+    assert (search.gaps == []) is known
+    assert bool(abs(found / true - 1) < 1e-12) is known
+    assert found > (1 - 1e-12) * true
+
+
+def test_the_bound_of_f_is_at_most_the_mean_of_the_devices(monkeypatch):
+    """By Jensen's inequality, which a limited search uses: an exact one needs it not."""
+    monkeypatch.setattr(every_device, "pooled_top", lambda *_: 1e9)
+    rng = np.random.default_rng(4)
+    owner, weights = np.repeat([0, 1, 2], [5, 9, 40]), np.array([0.7, 0.1, 0.2])
+    rows = rng.standard_normal((54, 80)) * np.array([1.0, 3.0, 0.2])[owner][:, None]
+    made = LeastSquares(rows, np.zeros(54), partition.given(owner), 0.2, weights=weights)
+    values = [dense_bound(rows[owner == i], 1, np.full(80, 0.2)) for i in range(3)]
+    assert every_device.tops(made, limited(2000))[1] == pytest.approx(weights @ values, rel=1e-9)
+    assert every_device.tops(made, every_device.Search())[1] == 1e9
+
+
+@pytest.mark.parametrize(("few", "small", "known"), [(0, 0, True), (-1, 0, False), (0, -1, False)])
+def test_small_tables_on_few_devices_are_measured_exactly(few, small, known, monkeypatch):
+    """At both limits, and just beyond each: sparse rows, whose eigenvalues two products do not settle."""
+    monkeypatch.setattr(every_device, "PRODUCTS", 3)
+    monkeypatch.setattr(every_device, "POOLED", 1)
+    rng = np.random.default_rng(6)
+    rows = sp.csr_array(rng.standard_normal((80, 200)) * (rng.random((80, 200)) < 0.2))
+    made = MultinomialLogistic(rows, np.arange(80) % 3, partition.given(np.arange(80) % 4), 0.1)
+    monkeypatch.setattr(spectrum, "SMALL", 3 * made.table.size + small)
+    monkeypatch.setattr(spectrum, "FEW_DEVICES", 4 + few)
+    assert ("upper bounds" not in auto(made).how) is known
+    assert "upper bounds" not in exact(made).how
+
+
 def test_an_upper_bound_is_where_the_lanczos_polynomials_have_grown_enough(monkeypatch):
     """They are orthonormal for H and v: by a QR factorisation of v, H v, ..., H^m v."""
     monkeypatch.setattr(lanczos, "UNLUCKY", 0.02)
