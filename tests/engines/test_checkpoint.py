@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +230,25 @@ def test_a_disk_that_turns_out_to_be_full_at_the_end_leaves_the_newest_in_its_pl
     with pytest.raises(OwnstepError, match="cannot write the checkpoint .* No space left"):
         run(OwnStep(), problem, 20, checkpoint=path)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_only_points_of_a_state_have_to_be_small(tmp_path):
+    """What else a method keeps may be infinite: the checkpoint is written, and gone on from."""
+    path, problem = tmp_path / "run.npz", make_logistic()
+
+    @dataclass(frozen=True, eq=False)
+    class Noted(type(GD().start(problem.x0(), describe(problem).devices))):
+        notes: np.ndarray = field(default_factory=lambda: np.full(problem.dim + 1, np.inf))
+        table: np.ndarray = field(default_factory=lambda: np.full((2, 1), np.inf))
+
+    @dataclass(frozen=True)
+    class Noting(GD):
+        def start(self, x0, devices):
+            return Noted(**vars(super().start(x0, devices)))
+
+    run(Noting(), problem, 3, checkpoint=path)
+    assert ckpt.about(path)["k"] == 3
+    same(run(Noting(), problem, 6, checkpoint=path), run(GD(), problem, 6))
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])

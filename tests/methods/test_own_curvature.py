@@ -13,6 +13,7 @@ from ownstep import partition
 from ownstep.engines import Bernoulli, describe, run
 from ownstep.engines.local.answering import Answering
 from ownstep.engines.local.sketching import Sketching
+from ownstep.glm.families import FAMILIES
 from ownstep.methods import LBFGS, Ask, OwnCurvature, Sketch, SketchWork
 from ownstep.methods.own import sketch_bank as banks
 from ownstep.methods.own.metric import Metric, compressed
@@ -164,20 +165,27 @@ def test_what_a_sketch_leaves_out_is_spread_over_the_other_directions():
     assert Sketch(vectors, np.array([4.0, 3.0]), 7.1, span=2).rest == 0.0
 
 
-@pytest.mark.parametrize(("classes", "sparse"), [(2, False), (2, True), (4, False)])
-def test_the_span_is_the_rank_of_the_data_term(classes, sparse):
-    """Of few rows, and of columns that are 0 on a device; with softmax one output less."""
+@pytest.mark.parametrize(
+    ("make", "classes", "sparse"),
+    [
+        (BinaryLogistic, 2, False), (BinaryLogistic, 2, True), (MultinomialLogistic, 4, False),
+        (MultinomialLogistic, 2, True), (FAMILIES["softmax"].problem, 3, False), (FAMILIES["softmax"].problem, 4, True),
+    ],
+)  # fmt: skip
+def test_the_span_is_the_rank_of_the_data_term(make, classes, sparse):
+    """Of few rows, and of columns that are 0 on a device; with softmax one output less, whoever leaves it out."""
     rng = np.random.default_rng(classes)
     rows, labels = rng.standard_normal((40, 12)), np.arange(40) % classes
     rows[:, 3] = 0
     rows[7:, [1, 5, 6]] = 0
     owner = np.repeat([0, 1], [7, 33])
-    model = BinaryLogistic if classes == 2 else MultinomialLogistic
-    problem = model(sp.csr_array(rows) if sparse else rows, labels, partition.given(owner), mu=0.1)
+    problem = make(sp.csr_array(rows) if sparse else rows, labels, partition.given(owner), mu=0.1)
     x = 0.1 * rng.standard_normal(problem.dim)
     spans = [problem.data_hessian(x, i).span for i in range(2)]
     assert spans == [np.linalg.matrix_rank(problem.data_hessian(x, i) @ np.eye(problem.dim)) for i in range(2)]
     assert spans == [7 * (classes - 1), 8 * (classes - 1)]
+    if problem.outputs == 1:  # of the rows alone, flat or not
+        assert [problem.data_hessian(1e6 * x, i).span for i in range(2)] == spans
 
 
 def wide(seed, n, d, zero=0.0):

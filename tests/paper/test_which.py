@@ -48,7 +48,14 @@ def test_the_table_names_who_is_not_beaten_and_who_never_arrives():
     assert found["never_without"] == ["FedAvg"]
     text = which.markdown([found])
     assert text.count("\n") == 2
-    assert "SCAFFOLD 10 (search: 7), FedDyn 30 (search: 7) | 60, 20 |" in text
+    assert text.splitlines()[2] == (
+        "| made up | 2.00 | L-BFGS 9, A 30, B 31 | SCAFFOLD 10 (search: 7), FedDyn 30 (search: 7) | 60, 20 "
+        f"| {' '.join(f'{n:g}' if isinstance(n, float) else n for n in found['slowest_with'])} | FedAvg |"
+    )
+    nobody = found | {"without": [], "with": [], "ours_with": None, "slowest_with": None, "never_with": []}
+    assert which.markdown([nobody]).splitlines()[2] == (
+        "| made up | 2.00 | nothing gets there | nothing gets there | 60, never | - | none |"
+    )
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,16 @@ def test_conditions_are_counted_before_there_are_any(rounds: int, number: int, r
     assert len(core_pairs(search.gram)) == interior.core(rounds, number, search.local_optima)
 
 
+def test_the_general_solver_s_matrix_and_ours_are_counted() -> None:
+    """A triangle of 4 or 6 columns, 10 or 21 entries, squared, for each of one or three points; three tables of M."""
+    assert [interior.general_work(k, 1, local) for k in (0, 2) for local in (False, True)] == [100, 441, 300, 1323]
+    assert interior.general_work(0, 3, False) == 36**2
+    assert interior.memory(10) == 3 * 100 * 8
+    assert interior.suits(1000, interior.GROUPS, False)
+    assert not interior.suits(1000, interior.GROUPS - 1, False)
+    assert not interior.suits(1, interior.GROUPS, False)
+
+
 def reach(matrix: np.ndarray, change: np.ndarray) -> float:
     """The largest t <= 1000 for which matrix + t change is positive semidefinite."""
     least = eigh(change, matrix, eigvals_only=True)[0]

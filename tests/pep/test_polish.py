@@ -8,7 +8,7 @@ import pytest
 from ownstep import pep
 from ownstep.methods import At, OwnStep
 from ownstep.pep.conditions.assemble import conditions
-from ownstep.pep.conditions.cuts import core_pairs
+from ownstep.pep.conditions.cuts import all_pairs, core_pairs
 from ownstep.pep.conditions.gram import build
 from ownstep.pep.proof.certificate import repair, slacks
 from ownstep.pep.search import Search
@@ -69,6 +69,30 @@ def test_slopes_are_derivatives() -> None:
     ahead, behind = (problem.left(thin + h * move, values + h * lift)[chosen] for h in (1e-3, -1e-3))
     predicted = problem.slopes(thin, chosen) @ np.concatenate([move.T.ravel(), lift])
     np.testing.assert_allclose((ahead - behind) / 2e-3, predicted, rtol=1e-8, atol=1e-8)  # exact: they are quadratic
+
+
+@pytest.mark.parametrize("local_optima", [True, False])
+def test_where_nothing_is_broken_and_the_proof_is_met_no_step_pays(local_optima: bool) -> None:
+    """The optimum of the whole program meets the conditions of first order of every quadratic program around it."""
+    path = trace(OwnStep(At(1)), DEVICES, 2)
+    search = Search(Setting(path, DEVICES, 1.0, 0.5, "value"))
+    gram = build(search.path, search.groups, 1.0, 0.5, evaluate_final=True, local_optima=local_optima)
+    rows, target, radii = conditions(gram, all_pairs(gram)), objective(gram, "value", True), limits(gram, 1.0, 0.5)
+    found = solve(gram, rows, target, radii, margin=1e-9)
+    proof = repair(gram, rows, target, radii, found)
+    slack = slacks(gram, rows, target, radii, proof.limits, proof.multipliers)[0]
+    problem = _Problem(gram, target, 1.0, 0.5)
+    size, directions = np.linalg.eigh(found.gram)
+    thin = (directions * np.sqrt(np.maximum(size, 0.0)))[:, size > 1e-6 * size[-1]]
+    left = problem.left(thin, found.values)
+    assert abs(max(left.max(), problem.outside(thin).max())) < 1e-4
+    penalty = 2 * float(np.sum(proof.multipliers / rows.size * problem.size[tuple(rows.pairs.T)]) + proof.limits.sum())
+    step = problem.step(thin, found.values, left, left > -1e8, slack, 1.0, penalty)
+    assert step is not None
+    assert np.linalg.norm(step[0]) < 1e-2 * np.linalg.norm(thin)
+    away = problem.step(1.2 * thin, found.values, left, left > -1e8, slack, 1.0, penalty)
+    assert away is not None
+    assert np.linalg.norm(away[0]) > 0.05 * np.linalg.norm(thin)
 
 
 def test_the_merit_rewards_a_larger_error_and_charges_the_worst_condition() -> None:

@@ -17,7 +17,7 @@ from ownstep.methods.base import Ask
 from ownstep.pep.trace import symmetry
 from ownstep.pep.trace.scales import beyond_doubles
 from ownstep.pep.trace.symbolic import Trace, _anchored, trace
-from ownstep.pep.trace.units import Setting, canonical
+from ownstep.pep.trace.units import Setting, canonical, units_of
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -93,6 +93,15 @@ def test_devices_keep_steps_that_differ_by_much() -> None:
 def test_what_doubles_do_not_hold_is_refused(devices: Devices, r0: float, rstar: float, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         pep.worst_case(OwnStep(Never()), devices, 2, r0, rstar)
+
+
+@pytest.mark.parametrize("metric", ["value", "distance", "gradient"])
+@pytest.mark.parametrize(("L", "r0"), [(1e270, 1.0), (1e-270, 1.0), (1.0, 1e135), (1.0, 1e-135)])
+def test_errors_near_either_end_of_the_doubles_are_refused(L: float, r0: float, metric: str) -> None:
+    """Twelve digits to the fourth power are left free at both ends: L r0^2 from 1e-260 to 1e260."""
+    with pytest.raises(InvalidInput, match="leave the range of doubles"):
+        units_of(np.array([L]), r0, 0.0, metric)
+    assert units_of(np.array([L**0.4]), r0**0.4, 0.0, metric).curvature > 0
 
 
 @dataclass(frozen=True, eq=False)

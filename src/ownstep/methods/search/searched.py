@@ -158,7 +158,7 @@ class Searched(ABC, Generic[State]):
         if change <= DECREASE * step * slope + rounding(state.x) * abs(value):
             return self._keep(self._learn(state, answer, gradient), answer)
         if tries >= MOST:
-            return self._failed(replace(state, search=replace(state.search, tries=0)))
+            return self._failed(state)
         lowest = -slope * step**2 / (2 * (change - slope * step)) if math.isfinite(change) else 0.0
         shorter = min(max(lowest, 0.1 * step), 0.5 * step)
         return self._tried(replace(state, search=replace(state.search, step=shorter, tries=tries)))
