@@ -253,6 +253,21 @@ def test_dense_rows_of_few_features_have_their_gram_matrix_formed(n, limit, spar
     assert found > (1 - 1e-12) * true
 
 
+@pytest.mark.parametrize(("most", "known"), [(every_device.FEW_ROWS, True), (every_device.FEW_ROWS + 1, False)])
+def test_sparse_devices_of_few_rows_have_their_gram_matrices_formed(most, known):
+    rng = np.random.default_rng(most)
+    counts = np.r_[most, rng.integers(1, most + 1, 40)]
+    owner = np.repeat(np.arange(41), counts)
+    rows = rng.standard_normal((len(owner), 90)) * (rng.random((len(owner), 90)) < 0.2)
+    made, search = LeastSquares(sp.csr_array(rows), np.zeros(len(rows)), partition.given(owner), 0.2), limited(2)
+    over = every_device._sparse_batch(made, np.arange(41), search) / np.array(
+        [dense_bound(rows[owner == i], 1, np.full(90, 0.2)) for i in range(41)]
+    )
+    assert (search.gaps == []) is known
+    assert bool(over.max() < 1 + 1e-9) is known
+    assert over.min() > 1 - 1e-9
+
+
 def test_the_bound_of_f_is_at_most_the_mean_of_the_devices(monkeypatch):
     """By Jensen's inequality, which a limited search uses: an exact one needs it not."""
     monkeypatch.setattr(every_device, "pooled_top", lambda *_: 1e9)

@@ -13,7 +13,7 @@ from ownstep.methods.base import Answer
 from ownstep.pep import bound as bound_module
 from ownstep.pep.conditions import assemble, cuts
 from ownstep.pep.proof import certificate
-from ownstep.pep.proof.certificate import Proof, between, repaired, slacks
+from ownstep.pep.proof.certificate import Proof, between, repair, slacks
 from ownstep.pep.search import Search
 from ownstep.pep.solve.tries import Way
 from ownstep.pep.trace.symbolic import trace
@@ -156,11 +156,11 @@ def test_a_proof_that_fails_by_a_little_is_mended() -> None:
         search.radii,
     )
     search.core = 0
-    sure, near = (repaired(*program, search._attempt(rows, Way(margin, False, True)), None) for margin in (1e-5, 1e-8))
+    sure, near = (repair(*program, search._attempt(rows, Way(margin, False, True))) for margin in (1e-5, 1e-8))
     assert near.bound < sure.bound
     limits, multipliers = near.limits * (1 - 1e-6), near.multipliers * (1 - 1e-6)
     left = program[2].values - rows.values.T @ multipliers
-    failing = repaired(*program, SimpleNamespace(limits=limits, multipliers=multipliers), None)
+    failing = repair(*program, SimpleNamespace(limits=limits, multipliers=multipliers))
     assert -1e-5 < failing.slack < 0 < sure.slack
     assert np.abs(left).max() > 0
     mended = between(*program, sure, failing)

@@ -272,6 +272,17 @@ def test_short_fractions() -> None:
     assert rational(math.pi) == Fraction(math.pi)
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-13, 1e17, 2.0**-40])
+def test_a_short_fraction_stands_for_doubles_within_a_rounding_of_it(unit: float) -> None:
+    """Within 1e-14 of it, in whatever unit; a double a little farther off is itself."""
+    third = unit / 3
+    for off, short in ((0.8e-14, True), (-0.8e-14, True), (1.3e-14, False), (-1.3e-14, False)):
+        number = third * (1 + off)
+        found = rational(number)
+        assert (found != Fraction(number)) is short
+        assert abs(found / Fraction(number) - 1) <= Fraction(1, 10**14)
+
+
 def test_what_cannot_be_certified_says_so() -> None:
     with pytest.raises(OwnstepError, match="one point for all devices"):
         restate(DecentralisedGD(), PAPER, 2, 1, 0.5, "value")

@@ -71,17 +71,10 @@ class Proof:
 
 def repair(gram: Gram, rows: Conditions, target: Objective, radii: Limits, found: Solution) -> Proof:
     """Make the solver's multipliers exactly feasible, as far as that is arithmetic, and measure the slack."""
-    return repaired(gram, rows, target, radii, found, None)
-
-
-def repaired(
-    gram: Gram, rows: Conditions, target: Objective, radii: Limits, found: Solution, embed: Array | None
-) -> Proof:
-    """The same, where the columns are those of ``embed`` over fewer: the slack of these is what must be positive."""
     limits, multipliers = np.maximum(found.limits, 0.0), np.maximum(found.multipliers, 0.0)
     left = target.values - rows.values.T @ multipliers
     multipliers = _cancel(gram, rows, multipliers, left)
-    return _measured(gram, rows, target, radii, limits, multipliers, float(np.abs(left).max(initial=0)), embed)
+    return _measured(gram, rows, target, radii, limits, multipliers, float(np.abs(left).max(initial=0)))
 
 
 def between(gram: Gram, rows: Conditions, target: Objective, radii: Limits, sure: Proof, near: Proof) -> Proof:
@@ -101,7 +94,7 @@ def between(gram: Gram, rows: Conditions, target: Objective, radii: Limits, sure
     multipliers = part * sure.multipliers + (1 - part) * near.multipliers
     left = target.values - rows.values.T @ multipliers
     multipliers = _cancel(gram, rows, multipliers, left)
-    found = _measured(gram, rows, target, radii, limits, multipliers, max(sure.repaired, near.repaired), None)
+    found = _measured(gram, rows, target, radii, limits, multipliers, max(sure.repaired, near.repaired))
     return found if found.slack > 0 and found.bound < sure.bound else sure
 
 
@@ -113,14 +106,10 @@ def _measured(
     limits: Array,
     multipliers: Array,
     left: float,
-    embed: Array | None,
 ) -> Proof:
     """What multipliers that cancel the values prove."""
     made = slacks(gram, rows, target, radii, limits, multipliers)
     sizes = _sizes(gram, rows, target, radii, limits, multipliers)
-    if embed is not None:
-        made[0] = embed.T @ made[0] @ embed
-        sizes[0] *= float(np.linalg.norm(embed, 2)) ** 2
     slack = min(float(np.linalg.eigvalsh(m)[0]) - ROUNDING * size for m, size in zip(made, sizes, strict=True))
     bound = float(limits.sum()) * target.size * (1 + ROUNDING)
     return Proof(bound, limits, multipliers, slack, left)
