@@ -306,6 +306,23 @@ def test_devices_fill_each_other_as_far_as_they_foretell_each_other(d):
     np.testing.assert_allclose(bank.filled.product(np.eye(d)), bank.metric.product(np.eye(d)), atol=1e-12)
 
 
+@pytest.mark.parametrize("d", [20, 5])
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_what_is_filled_in_has_no_units(d, unit):
+    """Curvature in other units is the same metric in those, and the vectors of more devices than one stay exact."""
+    rng = np.random.default_rng(d)
+    bases = [np.linalg.qr(rng.standard_normal((d, d)))[0][:, :3].T for _ in range(4)]
+    plain, scaled = (
+        Bank.empty(np.zeros(d), [0.4, 0.3, 0.2, 0.1]).renewed(
+            [Sketch(U, by * np.array([3.0, 2.0, 1e-3]), by * 7.0, span=d) for U in bases]
+        )
+        for by in (1.0, unit)
+    )
+    M = plain.filled.product(np.eye(d))
+    np.testing.assert_allclose(scaled.filled.product(np.eye(d)) / unit, M, rtol=1e-9, atol=1e-12)
+    assert np.linalg.norm(M - plain.metric.product(np.eye(d))) > 1e-3
+
+
 def test_what_devices_of_the_same_kind_fill_in_is_nearer_and_has_a_limit(monkeypatch):
     """Rows of one distribution on three devices: with what the others sent M is nearer to the Hessian."""
     rng = np.random.default_rng(0)
