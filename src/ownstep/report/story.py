@@ -92,7 +92,10 @@ def finding(results: Results) -> str:
 def _what_does(results: Results) -> str:
     """The other half of the answer to the page's question, where the verdict of own curvature allows it."""
     word = next((r.word for r in results.records if r.name == "curvature"), "")
-    return {VERDICTS[0]: "Own curvature does. ", VERDICTS[1]: "Own curvature does in part. "}.get(word, "")
+    return {
+        VERDICTS[0]: "Own curvature, a method of ours, does. ",
+        VERDICTS[1]: "Own curvature, a method of ours, does in part. ",
+    }.get(word, "")
 
 
 def advice(results: Results) -> str:
@@ -121,5 +124,5 @@ def facts(results: Results) -> list[Fact]:
     counted = [split for split in waterfalls.splits(results) if split.counts]
     if counted:
         explained = sum(waterfalls.worthwhile(f) for split in counted for f in split.parts if f.what == "geometry")
-        out.append(Fact(f"{explained} of {len(counted)}", "speed-ups come from the devices' own geometry"))
+        out.append(Fact(f"{explained} of {len(counted)}", "speed-ups of own steps come from the devices' geometry"))
     return out

@@ -103,17 +103,14 @@ def prove(
 ) -> Proof:  # fmt: skip
     """Solve the program and check the answer; long programs begin with few conditions and add those that are broken.
 
+    Where the solver fails, or proves nothing, that is an OwnstepError.
+
     Parameters
     ----------
     inside : how far inside its conditions to look for an instance; its answer is handed back, proved or not.
     deadline : when to end with what is proved, even within a solve; in seconds of ``time.monotonic``.
     hint : where to begin with a long program.
     hasty : whether any proof will do that few conditions give.
-
-    Raises
-    ------
-    OwnstepError
-        When the solver fails, or proves nothing.
     """
     every = program.interpolation
     narrow = None if hint is None else narrowly(program, hint, deadline, tolerance)
