@@ -158,6 +158,10 @@ def test_a_method_may_end_with_its_rounds() -> None:
     assert ended.upper == pytest.approx(pep.worst_case(Steps((0.5, 1.0) * 9), DEVICES, 2).upper, rel=1e-9)
     with pytest.raises(InvalidInput, match="fails in round 3: IndexError"):
         pep.worst_case(Steps((0.5, 1.0)), DEVICES, 3)
+    whoever = pep.worst_case(Steps((0.5, 1.0)), DEVICES, 2, start=pep.Start())
+    assert whoever.upper == pytest.approx(ended.upper, rel=1e-6)
+    with pytest.raises(InvalidInput, match="fails within 3 rounds: IndexError"):
+        pep.worst_case(Steps((0.5, 1.0)), DEVICES, 3, start=pep.Start())
 
 
 def test_a_second_sum_is_linear() -> None:

@@ -18,7 +18,7 @@ from ownstep.pep.networks.spectral import Spectral
 from ownstep.pep.trace.symbolic import LossValue, NotLinear, explain
 from ownstep.pep.trace.units import measured
 from ownstep.plan import Devices
-from ownstep.support.errors import InvalidInput
+from ownstep.support.errors import InvalidInput, OwnstepError
 
 Array = NDArray[np.float64]
 
@@ -192,6 +192,10 @@ def follow(
         raise NotLinear(explain(method, str(error))) from None
     except TypeError as error:
         raise NotLinear(explain(method, f"what it does to vectors ({error}) is not linear")) from error
+    except OwnstepError:
+        raise
+    except Exception as error:
+        raise InvalidInput(f"{method!r} fails within {rounds} rounds: {type(error).__name__}: {error}") from error
     if apart and stacks[0] is None:
         raise InvalidInput(f"{type(method).__name__} has one point for all devices: they cannot start apart")
     first = start if apart else start.spread()
@@ -242,5 +246,10 @@ def _point(method: Method, state: Any) -> Shared:
 
 
 def _stack(method: Method, state: Any) -> Agents | None:
-    x = method.ask(state).x
+    x = held(method, state)
     return x if isinstance(x, Agents) else None
+
+
+def held(method: Method, state: Any) -> Any:
+    """Where the devices stand: each at its own point, or all at the method's; a method on a server asks no more."""
+    return method.ask(state).x if isinstance(method, Peers) else method.point(state)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.pep.networks.network_trace import answer, in_network, on_any_network
+from ownstep.pep.networks.network_trace import answer, held, in_network, on_any_network
 from ownstep.pep.proof.check import positive
 from ownstep.pep.trace.units import measured
 
@@ -181,7 +181,7 @@ class _Run:
         x0 = dyadic(self.scale * instance.x0)
         same = asked.start.points == "same"
         state = method.start(x0[0] if same else x0, measured(self.devices, asked.units.curvature))
-        points, stack = [method.point(state)], method.ask(state).x
+        points, stack = [method.point(state)], held(method, state)
         for k in range(asked.rounds):
             here = None if asked.schedule is None else asked.schedule[k]
             told = answer(method.ask(state), self._gradient, self.devices.weights, here, asked.missing)
@@ -189,7 +189,7 @@ class _Run:
                 state = in_network(state, matrices[k])
             state = method.tell(state, told)
             points.append(method.point(state))
-            stack = method.ask(state).x
+            stack = held(method, state)
         self._bounds(x0)
         return self._metric(points, stack)
 

@@ -19,7 +19,7 @@ from ownstep.pep.networks.instances.exact_replay import Data, exact_error
 from ownstep.pep.networks.instances.mirrored import Mirror
 from ownstep.pep.networks.kind_vectors import Agents
 from ownstep.pep.networks.network_enclosure import Upper
-from ownstep.pep.networks.network_trace import Evaluation, answer, in_network, on_any_network
+from ownstep.pep.networks.network_trace import Evaluation, answer, held, in_network, on_any_network
 from ownstep.pep.networks.question import Question
 from ownstep.pep.solve.interpolant import Interpolant, Pieces
 from ownstep.pep.trace.units import Units, measured
@@ -213,7 +213,7 @@ def _run(asked: Question, instance: NetworkInstance, marked: int | None) -> floa
         method = on_any_network(method, asked.network, first, len(devices))
     same = asked.start.points == "same"
     state = method.start(instance.x0[0] if same else instance.x0, measured(devices, unit))
-    points, stack = [np.asarray(method.point(state))], method.ask(state).x
+    points, stack = [np.asarray(method.point(state))], held(method, state)
     for k in range(asked.rounds):
         here = None if asked.schedule is None else asked.schedule[k]
         told = answer(
@@ -223,7 +223,7 @@ def _run(asked: Question, instance: NetworkInstance, marked: int | None) -> floa
             state = in_network(state, instance.W[k])
         state = method.tell(state, told)
         points.append(np.asarray(method.point(state)))
-        stack = method.ask(state).x
+        stack = held(method, state)
     rows = np.broadcast_to(stack if np.ndim(stack) == 2 else points[-1], instance.x0.shape)
     kind, _, where = asked.metric.partition("_")
     point = points[-1]
