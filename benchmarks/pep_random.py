@@ -5,7 +5,7 @@
 Every problem comes from its seed (tests/pep/problems.py): 1 to 4 classes, weights, metrics, K up to 5, units from
 1e-12 to 1e12, every linear method of the library and users' own. The record is written as it goes, in the order of the
 seeds. A run that was cut short goes on where it stopped when the same command is given again: the record may have been
-begun on another machine. It needs NumPy, SciPy, Clarabel and CVXOPT.
+begun on another machine. Runs from other first seeds stay in the record. It needs NumPy, SciPy, Clarabel and CVXOPT.
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, help="how many seeds to try at a time")
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/pep-random.json"))
     chosen = parser.parse_args()
-    before = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
-    if before.get("first") != chosen.first:
-        before = {}
+    before = read(chosen.out).get(str(chosen.first), {})
     tally: dict[str, int] = before.get("tally", {})
     told: list[dict[str, Any]] = before.get("told", [])
     seeds = range(chosen.first + before.get("done", 0), chosen.first + chosen.count)
@@ -99,6 +97,11 @@ def main() -> None:
             rows = stack.enter_context(get_context("spawn").Pool(chosen.processes)).imap(look, seeds)
         keep(rows, chosen, tally, told, before.get("widest_ok", 0.0))
     print(tally)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The runs of a record, by their first seed."""
+    return json.loads(path.read_text())["runs"] if path.exists() else {}
 
 
 def keep(rows: Iterable[dict[str, Any]], chosen: Any, tally: dict[str, int], told: list[Any], widest: float) -> None:
@@ -115,7 +118,8 @@ def keep(rows: Iterable[dict[str, Any]], chosen: Any, tally: dict[str, int], tol
         record |= {"reference_sure_to": SURE, "narrow": NARROW, "tally": tally, "widest_ok": widest, "told": told}
         if seed % 20 == 19 or seed + 1 == chosen.first + chosen.count:
             chosen.out.parent.mkdir(parents=True, exist_ok=True)
-            chosen.out.write_text(json.dumps(record, indent=1) + "\n")
+            runs = read(chosen.out) | {str(chosen.first): record}
+            chosen.out.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -281,6 +281,17 @@ def test_ten_different_devices_over_three_rounds_are_kept_apart(monkeypatch: pyt
     assert few.gap > 1e-2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "kinds", "width"), [(50, None, 1e-5), (100, 20, 1e-2)])
+def test_many_different_devices_over_two_rounds(number: int, kinds: int | None, width: float) -> None:
+    """Fifty once used 7.4 GB, and a hundred died inside the solver without a word; more devices change little here."""
+    options = (2, 1.0, 0.3)
+    bound = pep.worst_case(OwnStep(At(1)), pep.repeated(np.linspace(0.5, 3, number), 0.1), *options)
+    assert (bound.kinds, bound.gap < width) == (kinds, True)
+    ten = pep.worst_case(OwnStep(At(1)), pep.repeated(np.linspace(0.5, 3, 10), 0.1), *options)
+    assert bound.upper == pytest.approx(ten.upper, rel=0.01)
+
+
 @pytest.mark.parametrize(("rounds", "number", "rstar"), [(2, 3, 0.5), (4, 2, 0.0), (1, 5, 0.5)])
 def test_columns_are_counted_before_there_are_any(rounds: int, number: int, rstar: float) -> None:
     devices = population(3, number)

@@ -159,6 +159,9 @@ OF_WORST = [
     ("multipliers/1/start/0", lambda t: "-" + t, "kind 1: a multiplier of the start is negative"),
     ("statement/method/digest", "0" * 64, "the digest is not that of the steps"),
     ("statement/method/note", "any", "kind 0: " + ONLY),
+    ("statement/points/2/0/means/0/2", "1", "a vector is tied to the origin in one kind"),
+    ("statement/points/2/0/means/0/1", 2, "a point is not one for all devices"),
+    ("statement/points/2/0/means/0/0", 5, "there is nothing at 5"),
 ]
 
 
@@ -276,6 +279,19 @@ def test_a_proof_is_of_its_setting(worst: dict) -> None:
     same, other = DecentralisedGD("own", order="atc"), DecentralisedGD("own", order="cta")
     assert differences_of(worst["statement"], restate_network(question(same, *setting))) == []
     assert differences_of(worst["statement"], restate_network(question(other, *setting)))
+
+
+def test_mean_points_are_not_judged(worst: dict) -> None:
+    """The worst device is judged at its own last point. With other mean points the same is proved, of other steps."""
+    moved = json.loads(json.dumps(worst))
+    points = moved["statement"]["points"]
+    points[-1] = points[-2]
+    assert check_worst.check(signed(moved)) == Fraction(worst["bound"])
+    assert "take" in " ".join(differences_of(moved["statement"], worst["statement"]))
+    points.pop()
+    assert check_worst.check(signed(moved)) == Fraction(worst["bound"])
+    assert "K = 1 rounds" in check_worst.describe(moved)
+    assert differences_of(moved["statement"], worst["statement"])
 
 
 def test_one_point_for_all_has_no_worst_device() -> None:
