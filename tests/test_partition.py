@@ -179,6 +179,9 @@ def test_numbers_of_hospitals_and_lists_of_samples():
     assert partition.given([205, 101, 205]).names == ("101", "205")
     assert partition.given([1, 2, 1]).device_of.tolist() == [0, 1, 0]
     assert partition.given([1.0, 0.0]).device_of.tolist() == [1, 0]
+    for groups in ("groups", "indices"):
+        grouped = partition.given(getattr(pd.DataFrame({"at": ["b", "a", "b"]}).groupby("at"), groups))
+        assert (grouped.names, grouped.device_of.tolist()) == (("a", "b"), [1, 0, 1])
     lists = partition.given([[0, 3], [2, 1]], names=["a", "b"])
     assert (lists.device_of.tolist(), lists.names) == ([0, 1, 1, 0], ("a", "b"))
 

@@ -107,7 +107,9 @@ def given(device_of: Any, names: Sequence[str] = ()) -> Partition:
 
 
 def _is_lists(values: Any) -> bool:
-    return isinstance(values, list | tuple) and any(isinstance(v, list | tuple | np.ndarray | range) for v in values)
+    """Are these lists of samples? Those of pandas' ``groupby(...).groups`` are of a type of its own."""
+    kinds = (list, tuple, np.ndarray, range)
+    return isinstance(values, list | tuple) and any(isinstance(v, kinds) or hasattr(v, "to_numpy") for v in values)
 
 
 def _from_lists(lists: Sequence[Any]) -> NDArray[np.intp]:
