@@ -33,7 +33,7 @@ from ownstep.engines.saving import ends_well
 from ownstep.engines.timing import price
 from ownstep.engines.tuning import replayed, scaled, tune
 from ownstep.history import COLUMNS, History
-from ownstep.methods import GD, METHODS, FedAvg, Newton, Scaffnew, Scaffold
+from ownstep.methods import GD, LBFGS, METHODS, FedAvg, Newton, Scaffnew, Scaffold
 from ownstep.partition import given
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares
@@ -225,12 +225,22 @@ def test_methods_that_never_arrive_have_no_price():
     ("values", "said"),
     [
         ([1.0] * 5 + [9.0] * 20, "diverged: all 24 rounds done"),
-        ([1.0] * 5 + [1.9] * 20, "all 24 rounds done"),  # not twice its start
+        ([1.0] * 5 + [2.0] * 20, "all 24 rounds done"),  # not more than twice its start
         ([0.0] * 5 + [9.0] * 20, "all 24 rounds done"),  # a start at zero has no scale
+        ([1.0] * 19 + [9.0] * 6, "diverged: all 24 rounds done"),  # most of the last ten
+        ([1.0] * 21 + [9.0] * 4, "all 24 rounds done"),
+        ([1.0] * 190 + [9.0] * 11, "diverged: all 200 rounds done"),  # most of the last tenth
+        ([1.0] * 192 + [9.0] * 9, "all 200 rounds done"),
+        ([1.0] + [9.0] * 10, "diverged: all 10 rounds done"),
+        ([1.0] + [9.0] * 9, "all 9 rounds done"),  # too few to judge
     ],
 )
 def test_a_run_that_ends_far_above_its_start_has_diverged(values, said):
-    """The loss that a problem tells is made up; its gradients are sound."""
+    assert told(values, len(values) - 1).startswith(said)
+
+
+def told(values, rounds, method=None) -> str:
+    """How a run ends whose losses are made up; its gradients are sound."""
 
     class Told(LeastSquares):
         k = 0
@@ -241,8 +251,17 @@ def test_a_run_that_ends_far_above_its_start_has_diverged(values, said):
             Told.k += 1
             return told, total
 
-    made = Told(ROWS, ROWS[:, 0], mu=0.1)
-    assert run(GD(1e-3), made, 24, devices=Devices(np.ones(1), np.array([9.0]))).stopped.startswith(said)
+    made, devices = Told(ROWS, ROWS[:, 0], mu=0.1), Devices(np.ones(1), np.array([9.0]))
+    return run(GD(1e-3) if method is None else method, made, rounds, devices=devices).stopped
+
+
+@pytest.mark.parametrize("first", [0.0, 0.5, -0.5, 3.0, -3.0])
+@pytest.mark.parametrize("share", [1 - 1e-6, 1.0, 1 + 1e-6])
+def test_a_run_has_diverged_beyond_ten_thousand_times_its_start(first, share):
+    """Counted from the start, and at least ten thousand; a method that comes back by itself is let go on."""
+    values = [first, first + share * 1e4 * max(1.0, abs(first))]
+    assert told(values, 5).startswith("diverged: f(x) rose from" if share > 1 else "all 5 rounds done")
+    assert told(values, 5, LBFGS()).startswith("all 5 rounds done")
 
 
 def test_a_checkpoint_has_one_entry_per_round():
