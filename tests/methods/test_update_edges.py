@@ -12,12 +12,16 @@ import pytest
 from ownstep.methods import (
     EXTRA,
     METHODS,
+    At,
     BarzilaiBorwein,
     FedExP,
     HeavyBall,
     Nesterov,
+    Never,
+    NormBelow,
     OwnCurvature,
     OwnStep,
+    Shrunk,
     TripleMomentum,
     mixing_matrix,
 )  # fmt: skip
@@ -216,6 +220,27 @@ def test_a_share_of_nothing_is_the_length_itself():
     state = dataclasses.replace(method.start(x0, one_device()), size=math.nan)
     told = _own(state, x0, Answer(np.zeros(2), 0.0, also=np.array([3.0, 4.0])))
     assert told.size == 5.0
+
+
+@pytest.mark.parametrize(
+    ("switch", "sizes", "fired"),
+    [
+        (At(2), [5.0, 5.0], 2),
+        (NormBelow(0.5), [4.0, 0.75, 0.5], 3),  # exactly the threshold is enough
+        (NormBelow(0.5), [0.25], 1),
+        (Shrunk(0.25), [4.0, 1.5, 8.0, 1.0], 4),  # exactly the share of the first, not of the largest
+        (Shrunk(0.25), [0.5, 0.25, 0.125], 3),
+        (Shrunk(0.25), [0.0, 0.0], 2),  # one move has not shrunk, whatever it is
+        (Never(), [0.0, 0.0], None),
+    ],
+)
+def test_a_switch_fires_in_the_first_round_in_which_its_rule_holds(switch, sizes, fired):
+    watch = switch.begin()
+    for k, size in enumerate(sizes, start=1):
+        assert watch.fired is None
+        watch = switch.observe(watch, k, np.array([0.0, -size]), math.nan, one_device())
+    assert watch.fired == fired
+    assert bool(watch.why) is (fired is not None)
 
 
 def test_fedexp_stays_where_no_device_moves():
