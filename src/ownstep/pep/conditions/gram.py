@@ -19,6 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -36,6 +38,9 @@ Column = tuple[str, int, int]
 
 ROUNDING = 1e-14
 """Coefficients this much smaller than their row's largest, in scaled units, are what is left of a cancellation."""
+
+FEW, LOST = 40, 1e-11
+"""Up to so many rounds the points are computed in fractions, where rounding may have lost that part of one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,33 +109,14 @@ def build(
 
     Unless ``sparse``, the columns are x^0 and every v, and no iterate. ``in_time`` is called often, and may raise.
     """
-    rounds, count, labels = trace.rounds, len(groups), trace.rounds + int(evaluate_final)
+    rounds, labels = trace.rounds, trace.rounds + int(evaluate_final)
     columns = _Columns(groups, labels, local_optima)
-    atoms = np.zeros((trace.points[-1].shape[1], len(columns)))
-    atoms[0, 0] = 1.0
     tilts = columns.tilts(groups)
-    x = np.zeros((count, labels + 2, len(columns)))
-    v = np.zeros_like(x)
-    fresh = 1
-    for k in range(labels):
-        in_time()
-        points = (trace.asks[k] if k < rounds else trace.points[-1]) @ atoms
-        for c, group in enumerate(groups):
-            x[c, k + 1] = points[c if len(points) > 1 else 0]
-            if not group.quadratic:
-                v[c, k + 1, columns.v(c, k)] = 1.0
-        if k == rounds:
-            break
-        gradients = [v[c, k + 1] + g.mu * x[c, k + 1] + tilts[c] for c, g in enumerate(groups)]
-        if trace.mixes[k] is None:
-            atoms[fresh : fresh + count] = gradients
-            fresh += count
-        else:
-            mix = np.array([g.mix[k] for g in groups]) if trace.shared else np.asarray(trace.mixes[k])
-            atoms[fresh] = mix @ np.array(gradients)
-            for c, g in enumerate(groups):
-                atoms[fresh] += 0.0 if g.pull is None else (g.pull[k] - g.mix[k] * g.mu) * x[c, k + 1]
-            fresh += 1
+    sizes = expected_sizes(trace, groups, r0, rstar if local_optima else 0.0, evaluate_final=evaluate_final)
+    names, scale = columns.names, columns.scales(groups, sizes, r0, rstar)
+    x, v, points, lost = _run(trace, groups, columns, tilts, in_time)
+    if rounds <= FEW and float((lost * scale / sizes.points[:, None]).max()) > LOST:
+        x, v, points, _ = _run(trace, groups, columns, tilts, in_time, exactly=True)
     own = labels + 1
     for c, group in enumerate(groups):
         if local_optima and group.quadratic:
@@ -138,9 +124,6 @@ def build(
         elif local_optima:
             x[c, own, columns.z(c)] = 1.0
             v[c, own] = -tilts[c] - group.mu_own * x[c, own]
-    points = np.stack([p @ atoms for p in trace.points])
-    sizes = expected_sizes(trace, groups, r0, rstar if local_optima else 0.0, evaluate_final=evaluate_final)
-    names, scale = columns.names, columns.scales(groups, sizes, r0, rstar)
     if trace.shared and sparse:
         names, scale, change = _swap(columns, groups, points[:, 0], scale, sizes, in_time)
         x, v, points, tilts = change(x), change(v), change(points), change(tilts)
@@ -148,6 +131,52 @@ def build(
     return _assemble(
         groups, names, scale, x[:, :keep], v[:, :keep], points, tilts, sizes, rstar, evaluate_final, local_optima
     )
+
+
+def _run(
+    trace: Trace, groups: list[Group], columns: _Columns, tilts: Array, in_time: Callable[[], None],
+    exactly: bool = False,
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+    """(x and v of the groups where gradients are taken, x^0 to x^K, what rounding may have lost of these), as rows.
+
+    A point can be what is left of terms that are much larger. ``exactly`` it is computed in fractions.
+    """
+
+    def given(numbers: Any) -> Any:
+        return _fractions(numbers) if exactly else numbers
+
+    rounds, count, labels = trace.rounds, len(groups), columns.labels
+    atoms = given(np.zeros((trace.points[-1].shape[1], len(columns))))
+    atoms[0, 0] = given(np.ones(1))[0]
+    x = given(np.zeros((count, labels + 2, len(columns))))
+    v, leans, fresh = np.zeros(x.shape), given(tilts), 1
+    for k in range(labels):
+        in_time()
+        points = given(trace.asks[k] if k < rounds else trace.points[-1]) @ atoms
+        for c, group in enumerate(groups):
+            x[c, k + 1] = points[c if len(points) > 1 else 0]
+            if not group.quadratic:
+                v[c, k + 1, columns.v(c, k)] = 1.0
+        if k == rounds:
+            break
+        slopes = given(v[:, k + 1])
+        mu = given(np.array([g.mu for g in groups]))
+        gradients = slopes + mu[:, None] * x[:, k + 1] + leans
+        if trace.mixes[k] is None:
+            atoms[fresh : fresh + count] = gradients
+            fresh += count
+        else:
+            mix = np.array([g.mix[k] for g in groups]) if trace.shared else np.asarray(trace.mixes[k])
+            atoms[fresh] = given(mix) @ gradients
+            for c, g in enumerate(groups):
+                atoms[fresh] += 0 if g.pull is None else given(np.array(g.pull[k] - g.mix[k] * g.mu)) * x[c, k + 1]
+            fresh += 1
+    found = np.stack([given(p) @ atoms for p in trace.points])
+    terms = np.abs(np.stack(trace.points)) @ np.abs(atoms).astype(float)
+    return x.astype(float), v, found.astype(float), np.finfo(float).eps * terms.max(axis=1)
+
+
+_fractions = np.vectorize(Fraction, otypes=[object])
 
 
 class _Columns:
