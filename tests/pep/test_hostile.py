@@ -22,7 +22,7 @@ from . import independent
 pytest.importorskip("cvxopt")
 
 SURE = 1e-6
-REFUSED = [(1, True)]
+REFUSED = (1,)
 """Gradients of losses whose constants are 1e8 apart: no answer of the solver proves anything, and that is said."""
 
 METHODS = (OwnStep(At(1)), OwnStep(Never()), GD(), Nesterov("mean"), HeavyBall())
@@ -71,11 +71,11 @@ def test_the_truth_lies_between_the_ends(first: int) -> None:
     compared = 0
     for number in range(first, first + 10):
         asked = setting(number)
-        try:
-            bound = pep.worst_case(*asked)
-        except OwnstepError as error:
-            assert (number, "proves nothing" in str(error) or "without an answer" in str(error)) in REFUSED
+        if number in REFUSED:
+            with pytest.raises(OwnstepError, match="the semidefinite solver failed"):
+                pep.worst_case(*asked)
             continue
+        bound = pep.worst_case(*asked)
         assert 0 < bound.lower <= bound.upper, number
         assert bound.gap <= (0.05 if number % 10 == 0 else 1e-3), number
         truth = independent.worst_case(*asked)
