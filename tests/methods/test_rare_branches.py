@@ -68,6 +68,8 @@ def test_names_of_methods_go_there_and_back():
         assert method_of(key, METHODS, parse_switch) == found
     with pytest.raises(InvalidInput, match="no argument of gd takes 'sideways'"):
         method_of("gd:sideways", METHODS, parse_switch)
+    with pytest.raises(InvalidInput, match="'own_curvature:rank=5,rank=7' says one argument twice"):
+        method_of("own_curvature:rank=5,rank=7", METHODS, parse_switch)
     with pytest.raises(InvalidInput, match="no argument of own_curvature takes 'abc'"):
         method_of("own_curvature:abc", METHODS, parse_switch)
     for text in ("plateau:3", "never:2", "at", "norm:x", "sometimes"):

@@ -59,7 +59,10 @@ def method_of(key: str, methods: dict[str, type], switch: Callable[[str], Any]) 
     if not told:
         return kind()
     if "=" in told:
-        pairs = dict(piece.split("=", 1) for piece in told.split(",") if "=" in piece)
+        said = [piece.split("=", 1) for piece in told.split(",") if "=" in piece]
+        pairs = dict(said)
+        if len(pairs) < len(said):
+            raise InvalidInput(f"{key!r} says one argument twice")
         for field in pairs:
             if field not in known:
                 raise unknown_name(f"argument of {name}", field, known)

@@ -114,10 +114,19 @@ class MultinomialLogistic(Classifier):
         return loss, p
 
     def _second(self, z: Array, u: Array) -> Array:
-        p = np.exp(z - z.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
+        p = self._chances(z)
         out: Array = p * (u - (p * u).sum(axis=1, keepdims=True))
         return out
+
+    def _curved(self, z: Array) -> Array:
+        p = self._chances(z)
+        out: Array = p[:, :, None] * (np.eye(self.outputs, dtype=z.dtype) - p[:, None, :])
+        return out
+
+    def _chances(self, z: Array) -> Array:
+        p: Array = np.exp(z - z.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        return p
 
 
 class ReferenceLogistic(Classifier):

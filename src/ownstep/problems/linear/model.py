@@ -127,6 +127,11 @@ class LinearModel(ABC):
     def _second(self, z: Array, u: Array) -> Array:
         """The pointwise second derivative at z, applied to u."""
 
+    def _curved(self, z: Array) -> Array:
+        """(n, C, C) second derivatives at z, (n, C)."""
+        units = np.eye(self.outputs, dtype=z.dtype)
+        return np.stack([self._second(z, np.broadcast_to(unit, z.shape)) for unit in units], axis=2)
+
     @property
     def dim(self) -> int:
         """Length of x: features times outputs."""

@@ -55,8 +55,7 @@ class DataHessian:
         k = V.shape[1]
         if not k:  # a sketch of rank 0
             return np.zeros_like(V)
-        wide = V.reshape(self.features, self.outputs * k)
-        out = np.zeros_like(wide)
+        wide, out = V.reshape(self.features, self.outputs * k), None
         for block in blocks(self.rows, self.outputs * k):
             rows = self.rows if block == slice(None) else self.rows[block]
             seen = rows @ wide
@@ -64,8 +63,9 @@ class DataHessian:
                 seen *= self.curved[block, 0]
             else:
                 seen = (self.curved[block] @ seen.reshape(-1, self.outputs, k)).reshape(-1, self.outputs * k)
-            out += rows.T @ seen
-        return out.reshape(V.shape)
+            image = rows.T @ seen
+            out = image if out is None else np.add(out, image, out=out)
+        return np.asarray(out).reshape(V.shape)
 
     def root(self) -> Root | None:
         """A with A^T A = H_i: for one output, where the loss is convex at every row."""
@@ -150,8 +150,7 @@ def pointwise(model: LinearModel, x: Array, rows: Any) -> Array:
     z = rows @ model._shaped(x)
     if model.outputs == 1:
         return np.asarray(model._second(z, np.ones_like(z)))[:, None, None]
-    units = np.eye(model.outputs, dtype=z.dtype)
-    return np.stack([model._second(z, np.broadcast_to(unit, z.shape)) for unit in units], axis=2)
+    return model._curved(z)
 
 
 def hessian(model: LinearModel, x: Array, c: NDArray[np.float64]) -> NDArray[np.float64]:
