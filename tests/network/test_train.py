@@ -101,7 +101,7 @@ def test_another_models_checkpoint_is_not_overwritten(capsys, tmp_path):
 
 
 def test_mu_is_short_for_a_squared_penalty(capsys):
-    command = ["train", "--data", "breast_cancer", "--model", "mlp", "--rounds", "2", "--smoothness", "20", "--json"]
+    command = ["train", "breast_cancer", "--model", "mlp", "--rounds", "2", "--smoothness", "20", "--json"]
     short, long, none = (
         json.loads(call(capsys, *command, *more)[1])["final_value"]
         for more in (("--mu", "0.5"), ("--penalty", "l2:0.5"), ())
@@ -125,6 +125,9 @@ def test_mu_is_short_for_a_squared_penalty(capsys):
         ("--data digits --model mlp --every 0", "--every"),
         ("--data digits --model mlp --method sgd", "unknown method"),
         ("--data nowhere", "unknown dataset"),
+        ("nowhere", "unknown dataset"),
+        ("digits --data mnist", "train needs one dataset"),
+        ("--model mlp", "train needs one dataset"),
     ],
 )
 def test_bad_options_exit_with_two(capsys, arguments, text):

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from ownstep.cli.choose import choose_method
-from ownstep.cli.options import FileOptions, Json, SplitOptions
+from ownstep.cli.options import DATA_HELP, FileOptions, Json, SplitOptions
 from ownstep.cli.terminal import console, emit, show_plan
 from ownstep.data import Dataset
 from ownstep.engines import describe, run
@@ -36,8 +36,9 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    data: Annotated[str, typer.Option(help="Dataset by name (ownstep data list), or a file.")],
+    data: Annotated[str | None, typer.Argument(help=DATA_HELP)] = None,
     *,
+    named: Annotated[str | None, typer.Option("--data", help="The same, as an option.")] = None,
     model: Model = "cnn",
     file: FileOptions,
     dealt: SplitOptions,
@@ -65,9 +66,12 @@ def train(
 ) -> None:
     """Train a network by Algorithm 1 or a baseline, the data split over devices.
 
-    Example: ownstep train --data mnist --model cnn --partition by_label --devices 5 --smoothness differences
+    Example: ownstep train mnist --model cnn --partition by_label --devices 5 --smoothness differences
     """
     whole_number("--every", every, 1)
+    if (data is None) == (named is None):
+        raise InvalidInput("train needs one dataset by name or one file, such as ownstep train digits --model mlp")
+    data = data or named or ""
     if mu is not None:
         if penalty != "none":
             raise InvalidInput(f"--mu {mu:g} and --penalty {penalty} both give a penalty: leave one of them out")
@@ -162,7 +166,7 @@ def _text(
     from ownstep.problems.network.text import frozen_activations, text_classifier, tokenise
 
     if not isinstance(found.rows, list):
-        raise InvalidInput(f"--model encoder reads sentences, and {found.name} has none; use --data sst2")
+        raise InvalidInput(f"--model encoder reads sentences, and {found.name} has none; use sst2")
     place = resolve_device(options["device"])
     encoder, tokenizer = load_encoder(where)
     ids, test_ids = tokenise(tokenizer, [found.rows[i] for i in at]), tokenise(tokenizer, found.test_rows)
