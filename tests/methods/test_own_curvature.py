@@ -283,6 +283,10 @@ def test_a_bank_adds_up_to_the_metric_of_the_formula(spans):
     assert again.known
     again = again.renewed([sketches[0], None, None]).renewed([None, None, sketches[2]])  # the absent keep their last
     np.testing.assert_allclose(again.filled.product(np.eye(d)), M, atol=1e-12)
+    if spans is None:  # the last one has never come
+        pair = Bank.empty(np.zeros(d), [5 / 7, 2 / 7]).renewed(sketches[:2]).filled.product(np.eye(d))
+        absent = Bank.empty(np.zeros(d), weights).renewed([*sketches[:2], None]).filled.product(np.eye(d))
+        np.testing.assert_allclose(absent, pair, atol=1e-12)
     few = Bank.empty(np.zeros(d), weights).renewed([sketches[0], None, None])  # who never came counts as the others
     all_alike = Bank.empty(np.zeros(d), [1 / 3] * 3).renewed([sketches[0]] * 3)
     assert few.rest[0] == pytest.approx(all_alike.rest[0])
@@ -309,18 +313,30 @@ def test_devices_fill_each_other_as_far_as_they_foretell_each_other(d):
 @pytest.mark.parametrize("d", [20, 5])
 @pytest.mark.parametrize("unit", [1e-12, 1e12])
 def test_what_is_filled_in_has_no_units(d, unit):
-    """Curvature in other units is the same metric in those, and the vectors of more devices than one stay exact."""
-    rng = np.random.default_rng(d)
-    bases = [np.linalg.qr(rng.standard_normal((d, d)))[0][:, :3].T for _ in range(4)]
+    """Curvature in other units is the same metric in those; of its trace nothing is lost, all vectors but one sent."""
+    rng, k = np.random.default_rng(d), min(d - 1, 6)
+    bases = [np.linalg.qr(rng.standard_normal((d, d)))[0][:, :k].T for _ in range(4)]
+    values = np.array([1.5, 1.4, 1.3, 1.2, 1.1, 1.0])[:k]
+    whole = values.sum() + 0.9 * (d - k)
     plain, scaled = (
         Bank.empty(np.zeros(d), [0.4, 0.3, 0.2, 0.1]).renewed(
-            [Sketch(U, by * np.array([3.0, 2.0, 1e-3]), by * 7.0, span=d) for U in bases]
+            [Sketch(U, by * values, by * whole, span=d) for U in bases]
         )
         for by in (1.0, unit)
     )
     M = plain.filled.product(np.eye(d))
+    assert np.trace(M) == pytest.approx(whole)
     np.testing.assert_allclose(scaled.filled.product(np.eye(d)) / unit, M, rtol=1e-9, atol=1e-12)
-    assert np.linalg.norm(M - plain.metric.product(np.eye(d))) > 1e-3
+    assert d == 5 or np.linalg.norm(M - plain.metric.product(np.eye(d))) > 1e-3  # in one direction nothing moves
+
+
+def test_no_more_is_filled_in_than_the_others_sent():
+    """A sends e1, where B curves five times as much; B sends e1 and e2. A curves along e2 as B does, once."""
+    E = np.eye(6)
+    sketches = [Sketch(E[:1], np.array([1.0]), 4.0, span=6), Sketch(E[:2], np.array([5.0, 1.0]), 8.0, span=6)]
+    bank = Bank.empty(np.zeros(6), [0.5, 0.5]).renewed(sketches)
+    # H_A = diag(1, 1/2 + 1/2, 1/2, ...): half of B's 1, and (3 - 1/2) / 5 everywhere but along e1
+    np.testing.assert_allclose(bank.filled.product(E), np.diag([3.0, 1.0, 0.5, 0.5, 0.5, 0.5]), atol=1e-12)
 
 
 def test_what_devices_of_the_same_kind_fill_in_is_nearer_and_has_a_limit(monkeypatch):
