@@ -264,6 +264,21 @@ def test_a_run_has_diverged_beyond_ten_thousand_times_its_start(first, share):
     assert told(values, 5, LBFGS()).startswith("all 5 rounds done")
 
 
+@pytest.mark.parametrize(
+    ("values", "rounds", "method", "said"),
+    [
+        ([1.0, np.inf, 0.9], 5, LBFGS(), "all 5 rounds done"),  # a trial that was too far is taken back
+        ([1.0, np.inf], 1, LBFGS(), "f(x) is inf at round 1"),  # the last one is not
+        ([1.0, np.nan, 0.9], 5, LBFGS(), "all 5 rounds done"),
+        ([np.inf, 1.0], 5, LBFGS(), "f(x) is inf at round 0"),  # there is nothing to go back to
+        ([1.0, np.inf, 0.9], 5, GD(1e-3), "f(x) is inf at round 1"),
+        ([1.0, np.nan, 0.9], 5, GD(1e-3), "f(x) is nan at round 1"),
+    ],
+)
+def test_a_loss_that_is_no_number_ends_a_run_unless_a_search_can_go_back(values, rounds, method, said):
+    assert told(values, rounds, method).startswith(said)
+
+
 def test_a_checkpoint_has_one_entry_per_round():
     good = {c: np.zeros(3) for c in COLUMNS} | {"took_part": np.zeros((3, 2))}
     _check_lengths(3, good)
