@@ -1,4 +1,4 @@
-/* Opens a page in a frame of some width, waits until it is ready, runs a script on it, and reports what went wrong. */
+/* Opens a page in a frame of some width, waits until it and its fonts are ready, runs a script on it, and reports what went wrong. */
 "use strict";
 function probe(spec) {
   const watch = "<script>window.wrong = [];" +
@@ -16,7 +16,7 @@ function probe(spec) {
       const ready = page && page.documentElement && page.documentElement.dataset.ready;
       if (!ready && Date.now() - began < 30000) { setTimeout(look, 30); return; }
       if (!ready) { end(null); return; }
-      Promise.resolve().then(() => new Function("w", "d", spec.script)(frame.contentWindow, page)).then(end, (e) => end("failed: " + e));
+      page.fonts.ready.then(() => new Function("w", "d", spec.script)(frame.contentWindow, page)).then(end, (e) => end("failed: " + e));
     };
     setTimeout(look, 30);
   });
