@@ -58,6 +58,16 @@ def test_local_steps_against_a_plain_program(method, options) -> None:
     assert (1 - 1e-3) * mine.upper <= mine.lower <= mine.upper
 
 
+def test_first_gradients_are_those_of_the_first_local_step() -> None:
+    """They differ by at most what is said, and the proof says so too."""
+    method = FedAvg(0.3, local_steps=2)
+    free = pep.worst_case(method, DEVICES, 1, 1.0, 0.5, "distance")
+    alike = pep.worst_case(method, DEVICES, 1, 1.0, 0.5, "distance", start=pep.Start(trackers=0.05))
+    assert alike.upper < 0.999 * free.upper
+    assert alike.lower > 0.999 * alike.upper
+    assert "N w_i grad f_i(x_i^0) - mean" in alike.certify().statement
+
+
 def test_one_own_local_step_is_algorithm_1() -> None:
     one = pep.worst_case(FedAvg("own"), DEVICES, 2, 1.0, 0.5)
     assert one.upper == pytest.approx(pep.worst_case(OwnStep(Never()), DEVICES, 2, 1.0, 0.5).upper, rel=1e-9)

@@ -93,6 +93,9 @@ STATEMENT = ("devices", "method", "any_number", "network", "start", "metric", "s
 START = ("points", "r0", "rstar", "gradients", "trackers")
 SHAPES = "the multipliers of the mixing steps"
 SLACK = "the slack is not positive semidefinite"
+TRACKERS = "a bound on the first gradients needs them as the first step, at the start"
+HALFWAY = [entry(means=[[0, 0, "1/2"], [1, 0, "1/2"]])] * 2
+"""The mean of the starts of FLAT."""
 DEVICES, EIGENVALUES, NAMELESS = "the devices", "the eigenvalues", "a number must be a text of a reasonable length"
 
 
@@ -165,8 +168,10 @@ FORGED: dict[str, tuple[str, Any]] = {
     "a gradient of a matrix": ("a gradient has no mixing matrix", still(steps=[GRADIENT | {"group": 1}])),
     "a step that is no mixing": ("step 0 does neither", still(**AVERAGED | {"steps": [MIX | {"do": "add"}]})),
     "mixing without a network": ("step 0 does neither", still(**AVERAGED | {"network": None})),
-    "trackers before gradients": ("a bound on the first gradients needs them as the first step",
-                                  made(KINDS, "distance", "1", ["1", "0"], trackers="1", **AVERAGED)),
+    "trackers before gradients": (TRACKERS, made(KINDS, "distance", "1", ["1", "0"], trackers="1", **AVERAGED)),
+    "trackers elsewhere": (TRACKERS, made(  # gradients at the mean of the starts are not those at the starts
+        FLAT, "consensus", "1", ["0", "0", "1"], points="ball", trackers="1", steps=[GRADIENT | {"of": HALFWAY}],
+        final=HALFWAY, stack=[entry([1, "1"], means=HALFWAY[0]["means"])] * 2)),
     "a metric of its own": ("the metric", made(FLAT, "speed", "1", ["1"])),
     "no Z": (SHAPES, still(**AVERAGED | {"Z": []})),
     "no a": (SHAPES, still(**AVERAGED | {"a": []})),

@@ -250,6 +250,11 @@ def test_what_is_refused() -> None:
         pep.worst_case(EXTRA(0.3), ALIKE, 2, rstar=np.inf, network=spectral)
     with pytest.raises(InvalidInput, match="metric"):
         pep.worst_case(EXTRA(0.3), ALIKE, 2, metric="speed", network=spectral)
+    for rounds in (0, 2):
+        with pytest.raises(InvalidInput, match="GD has one point for all devices: they cannot start apart"):
+            pep.worst_case(GD(0.3), ALIKE, rounds, start=pep.Start("ball"))
+    with pytest.raises(InvalidInput, match="a first round that asks for them at the start"):
+        pep.worst_case(EXTRA(0.3), ALIKE, 0, network=spectral, start=pep.Start(trackers=1.0))
     with pytest.raises(InvalidInput, match="spectral:LO:HI"):
         parse_network("ring")
     assert parse_network("spectral:-0.5:0.5:each_round") == pep.Spectral(-0.5, 0.5, each_round=True)

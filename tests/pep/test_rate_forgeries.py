@@ -225,6 +225,14 @@ def test_every_condition_stops_a_forgery(condition: Condition) -> None:
     assert bool(found) is (condition.text not in IMPLIED), f"without {condition.text!r} these get through: {found}"
 
 
+def test_relations_are_said_to_be_those_of_the_start() -> None:
+    """A quadratic that starts at its minimum stays there, from elsewhere it need not: whose rate it is must be said."""
+    still = shared("0", now(0), vector([], shared=True))
+    assert check_rate.check(still) == 0
+    assert check_rate.describe(still).endswith("from every start that satisfies the relations of its state")
+    assert "relations" not in check_rate.describe(HONEST["one point"])
+
+
 def test_conditions_that_are_implied_are_conditions() -> None:
     assert set(IMPLIED) <= set(CHECKER.texts)
     assert (check_rate.MOST_ROUNDS, check_rate.MOST_STEPS) == (20, 100)

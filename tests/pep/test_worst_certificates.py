@@ -215,7 +215,7 @@ OF_TWO = [
     ("statement/network/lo", "-3/5", "the part from -1/2 does not begin where the one before ends"),
     ("statement/network/note", "any", ONLY),
     ("multipliers/0/note", "any", ONLY),
-    ("multipliers", [], "the parts do not end where the spectrum does"),
+    ("multipliers", [], "there is no part of the spectrum"),
     ("multipliers", lambda m: m[:1], "the parts do not end where the spectrum does"),
     ("multipliers", lambda m: m[1:], "the part from 0 does not begin where the one before ends"),
     ("multipliers", lambda m: m[::-1], "the part from 0 does not begin where the one before ends"),
@@ -306,11 +306,18 @@ LEFT = {"start": ["2"], "conditions": [], "Z": [], "a": []}
 
 
 def by_hand(kind: str) -> dict:
-    """Two devices that do nothing: 1/2 sum_i ||x_i||^2 <= 1, so ||x_i||^2 <= 2; or one end, where both start at x."""
+    """Two devices that do nothing: 1/2 sum_i ||x_i||^2 <= 1, so ||x_i||^2 <= 2; or one end, where both start at x.
+
+    Or the only other eigenvalue of W is 1/4: there is one part of the spectrum.
+    """
     twins = {"devices": [{"count": 2, "weight": "1/2", "mu": "0", "L": "1"}], "any_number": False, "network": None}
     if kind == "worst":
         does = {"steps": [], "points": [MEAN_OF_TWO], "stack": ITSELF}
         form, metric, start, multipliers = check_worst.FORMAT, "distance_worst", START, [LEFT]
+    elif kind == "two":
+        ends = {"lo": "1/4", "hi": "1/4"}
+        does = {"network": ends, "steps": [], "points": [MEAN_OF_TWO], "stack": ITSELF}
+        form, metric, start, multipliers = check_worst.TWO, "distance_devices", START, [ends | {"multipliers": LEFT}]
     else:
         does = {"steps": [{"do": "gradient", "of": ITSELF, "group": 0}], "ends": [["1", 0]]}
         form, metric, start, multipliers = check_worst.MEAN, "distance", START | {"points": "same"}, LEFT
@@ -325,6 +332,7 @@ OF_HAND = [
     ("mean", "statement/any_number", True, "a mean over schedules is of a method with a server"),
     ("mean", "statement/network", {"lo": "0", "hi": "0"}, "a mean over schedules is of a method with a server"),
     ("mean", "statement/metric", "speed", "the metric"),
+    ("two", "multipliers", [], "there is no part of the spectrum"),
 ]
 
 

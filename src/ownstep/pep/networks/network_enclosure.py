@@ -64,8 +64,8 @@ def pose(
         missing=asked.missing,
     )
     final, judged = _judged(asked, path, marked)
-    if asked.start.trackers is not None and not any(e.name == "0" for e in path.evaluations):
-        raise InvalidInput("a bound on the first gradients needs a first round")
+    if asked.start.trackers is not None and not _begins_at_start(path):
+        raise InvalidInput("a bound on the first gradients needs a first round that asks for them at the start")
     lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
     blocks = rebased(path, lo, hi) if rebase else Blocks(path.frame)
     names, found = triples(blocks, path.follower.evaluations, path.own, path.tilt)
@@ -84,6 +84,12 @@ def pose(
         path.follower.slope * asked.length,
     )
     return program, path
+
+
+def _begins_at_start(path: Path) -> bool:
+    """Are the first gradients those at x_i^0?"""
+    moved = None if not path.evaluations else path.evaluations[0].x - path.start
+    return moved is not None and not (moved.mean_rows.any() or moved.difference.any())
 
 
 def _judged(asked: Question, path: Path, marked: int | None) -> tuple[Evaluation | None, Shared]:
@@ -126,7 +132,7 @@ def heads_of(asked: Question, path: Path, blocks: Blocks) -> tuple[list[Form], t
         form = blocks.average(path.tilt, path.tilt, kinds.shares * scale**2)
         add("1/N sum_i ||N w_i grad f_i(x*)||^2 <= G^2", form, asked.start.gradients)
     if asked.start.trackers is not None:
-        first = next(e for e in path.evaluations if e.name == "0")
+        first = path.evaluations[0]
         slope: Any = first.v + by_kind(kinds.mu, first.x)
         slope = slope if path.tilt is None else slope + path.tilt
         slope = by_kind(scale, slope)

@@ -169,6 +169,8 @@ def follow(
     length : unit of lengths.
     raw : gradients and averages are atoms of their own, of which nothing is known: the method alone is written down.
     """
+    if apart and not isinstance(method, Peers):
+        raise InvalidInput(f"{type(method).__name__} has one point for all devices: they cannot start apart")
     frame = Frame(kinds, raw=raw)
     slope = length * float(kinds.L.max())
     start: Any = frame.stack(length) if apart else frame.shared(length)
@@ -196,8 +198,6 @@ def follow(
         raise
     except Exception as error:
         raise InvalidInput(f"{method!r} fails within {rounds} rounds: {type(error).__name__}: {error}") from error
-    if apart and stacks[0] is None:
-        raise InvalidInput(f"{type(method).__name__} has one point for all devices: they cannot start apart")
     first = start if apart else start.spread()
     found = tuple(follower.evaluations), tilt, first, minimisers
     return Path(frame, *found, tuple(points), tuple(stacks), tuple(averaging.steps), follower)

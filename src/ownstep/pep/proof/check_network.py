@@ -249,8 +249,8 @@ def radii(case: Case, s: Any, triples: Any, tilt: Any, start: Stack) -> list[tup
         square = [share * f**2 for share, f in zip(case.share, scale, strict=True)]
         found.append((lambda t: case.average(tilt, tilt, t, square), slopes))
     if s["start"]["trackers"] is not None:
-        need(0 in triples, "a bound on the first gradients needs them as the first step")
-        x, v = triples[0]
+        x, v = triples.get(0, ([], []))
+        need(x == start, "a bound on the first gradients needs them as the first step, at the start")
         slope = case.combine((scale, v), ([f * mu for f, mu in zip(scale, case.mu, strict=True)], x))
         slope = slope if tilt is None else case.combine((ONE, slope), (scale, tilt))
         off = case.apart(slope)

@@ -228,9 +228,11 @@ def describe(certificate: Any) -> str:
     plain = one[0]["own"] if all(entry == one[0] and not entry["means"] for entry in one) else []
     what = f"vector {plain[0][0]} of the state" if [t for _, t in plain] == ["1"] else f"the vector {json.dumps(one)}"
     method = of_what(s, s["each_round"])
+    tied = any(row is not None for entry in s["state"] for row in (*entry["means"], *entry["apart"]))
+    start = ", from every start that satisfies the relations of its state" if tied else ""
     return (
         f"the distance to a fixed point shrinks by {rate!r} per round (that of {what}, root mean square over the "
-        f"devices, is at most a constant times {rate!r}^k after k), for every number k of rounds of {method}"
+        f"devices, is at most a constant times {rate!r}^k after k), for every number k of rounds of {method}{start}"
     )
 
 

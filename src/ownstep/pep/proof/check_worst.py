@@ -121,6 +121,7 @@ def check_two(certificate: Any) -> Fraction:
     need(s["any_number"] is False and sum(d["count"] for d in s["devices"]) == 2, "there are not two devices")
     need(len({step["group"] for step in s["steps"] if step["do"] == "mix"}) < 2, "there is more than one matrix")
     lo, hi = map(exact, fields(s["network"], "lo", "hi"))
+    need(len(parts) > 0, "there is no part of the spectrum")  # where lo = hi, none would cover it
     for part in parts:
         a, b, multipliers = fields(part, "lo", "hi", "multipliers")
         need(exact(a) == lo, f"the part from {a} does not begin where the one before ends")
