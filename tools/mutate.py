@@ -5,6 +5,10 @@ whether one turns red. Tried are, in this order and as ``mutation.toml`` says: a
 mutant of some modules (``whole``), a seeded part of those in the lines by which methods move (``updates``), and every
 mistake written down by hand (``mistakes``). Survivors that change nothing are argued one by one under ``equivalent``.
 
+The tests of a mistake are those that run its line, the module's own before others and the quick before the slow, for
+at most 40 s (``reach.py``; all tests are run once for that, which takes some minutes and is kept in .mutants/). Lines
+that run when the module is imported, or in other processes, are tried with the tests that the table names.
+
 The record keeps what a sample's *first* pass did not notice, before any test was written for it. What is argued of
 these later counts as equivalent, and what a later test notices still counts as missed: the badge shows that share.
 
@@ -37,18 +41,23 @@ import threading
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from mutants import Mutant, mutants
+from reach import Reach, measured
 
 ROOT = Path(__file__).parent.parent
 CONFIG = tomllib.loads((ROOT / "tools" / "mutation.toml").read_text())
 RECORD = ROOT / "results" / "mutation.json"
 SITE = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and not path.endswith("src")]
 """Where libraries lie that are not installed."""
+REACH = ROOT / ".mutants"
+"""What the tests run, a folder per commit."""
+LIMITS, MOST = [8.0, 32.0], 300
+"""Seconds of the tests that are tried first and of those after them, and how many tests at most."""
 PARTS = ("hand", "whole", "updates", "sample")
 ORDER = ("sample", "whole", "updates", "hand")
 Key = tuple[str, str, str, str, int]
@@ -144,6 +153,21 @@ def relevant(module: str) -> list[str]:
     return [*([own] if own else []), *CONFIG["tests"][best], *CONFIG["last"]["tests"]]
 
 
+def trials(mutant: Mutant, reach: Reach | None) -> Iterator[tuple[str, float | None]]:
+    """(tests as words of a command line, how many seconds they take if known), in the order in which they are tried."""
+    table = relevant(mutant.module)
+    lines = mutant.line, mutant.line + mutant.was.count("\n")
+    tests = reach.tests(mutant.module, *lines) if reach else set[str]()
+    if reach and tests:
+        own = tuple(word for line in table for word in line.split() if word.startswith("tests/"))
+        for batch, seconds in reach.batches(reach.order(tests, own), LIMITS, MOST):
+            yield shlex.join(batch), seconds
+    if not tests or mutant.module.startswith(tuple(CONFIG["apart"])):
+        yield from ((line, None) for line in table)
+    else:
+        yield from ((line, None) for line in CONFIG["last"]["tests"])
+
+
 def by_hand(source: Callable[[str], bytes]) -> list[Mutant]:
     """The mistakes written down in the table; one whose text is no longer there is an error."""
     found = []
@@ -202,6 +226,7 @@ def try_all(
     why_not: dict[Key, str],
     options: argparse.Namespace,
     done: Callable[[Mutant, Row], None],
+    reach: Reach | None = None,
 ) -> None:
     """Call ``done`` with each mutant and its outcome: noticed or not, by which test, in how many seconds."""
     until = [time.monotonic() + 60 * options.minutes]
@@ -218,11 +243,14 @@ def try_all(
         with lock:
             longest[name] = max(longest.get(name, 0.0), seconds)
 
-    def noticed(copy: Copy, mutant: Mutant, source: bytes, name: str) -> tuple[str | None, float]:
+    def noticed(
+        copy: Copy, mutant: Mutant, source: bytes, name: str, expected: float | None
+    ) -> tuple[str | None, float]:
         """(the test that turns red, or None; seconds); one that is red without the mistake too does not count."""
         began, left_out = time.monotonic(), []
         while True:
-            limit = 4 * longest[name] + 20 if name in longest else 600
+            known = longest.get(name, expected)
+            limit = 600 if known is None else 4 * known + 20
             copy.write(mutant.module, mutant.apply(source))
             passed, why, seconds = copy.tests([*shlex.split(name), *left_out], limit)
             copy.write(mutant.module, source)
@@ -233,7 +261,7 @@ def try_all(
                 passed, clean, seconds = copy.tests([*shlex.split(name), *left_out], 600)
                 if passed:
                     long(name, seconds)
-                    if why.startswith("no end") and limit < 4 * longest[name] + 20:
+                    if why.startswith("no end") and limit < 4 * seconds + 20:
                         continue  # it had been given too little time
                     return why, time.monotonic() - began
                 why = clean
@@ -259,9 +287,9 @@ def try_all(
                 except queue.Empty:
                     return
                 source, took, why, unread = commit.source(mutant.module), 0.0, None, False
-                for name in relevant(mutant.module):
+                for name, expected in trials(mutant, reach):
                     try:
-                        why, seconds = noticed(copy, mutant, source, name)
+                        why, seconds = noticed(copy, mutant, source, name, expected)
                     except Unreadable as file:
                         broken[str(file)] += 1
                         unread = True
@@ -455,7 +483,8 @@ def complete(record: Record, commit: Commit, options: argparse.Namespace) -> Non
         record.write()
 
     record.write()
-    try_all(commit, [mutant_of(row) for row in left], why, options, done)
+    reach = measured(git("archive", commit.name), REACH / commit.name, options.jobs)
+    try_all(commit, [mutant_of(row) for row in left], why, options, done, reach)
     record.about["minutes"] = round(before + (time.time() - began) / 60, 1)
     if all("killed" in row for row in record.of("sample")) and "tried again at" not in record.about:
         record.about["first pass"] = first_pass(record.of("sample"))
@@ -486,7 +515,9 @@ def to_the_terminal(commit: Commit, chosen: list[Mutant], options: argparse.Name
     """Try some mutants and write nothing."""
     rows: list[Row] = []
     why, _ = equivalents(commit.mutants())
-    try_all(commit, chosen, why, options, lambda mutant, outcome: rows.append(outcome))
+    kept = REACH / commit.name
+    reach = Reach(kept) if (kept / "whole").exists() else None
+    try_all(commit, chosen, why, options, lambda mutant, outcome: rows.append(outcome), reach)
     print(score(rows) | {"left": len(chosen) - len(rows)})
     return rows
 

@@ -27,6 +27,10 @@ TYPESET = {
 WHICH = "<!-- which method -->"
 RECOMMENDED, ON_NETWORK = "<!-- recommended -->", "<!-- rivals on the network -->"
 CURVATURE = "<!-- own curvature -->"
+NAMED = re.compile(r"^\| (\w+) ([\d.e-]+) \|", re.MULTILINE)
+SAID = {"sst2_words": "SST-2 words", "mnist": "MNIST", "heart_scaled": "heart disease, scaled"}
+CELL_CODE = re.compile(r"(?<=<code>)[^<]{12,}(?=</code>[^\n]*</t[dh]>)")
+PART = re.compile(r"(?:_|::|/|\()(?=\w)|\.(?=[a-z])")
 OUTSIDE = re.compile(r"(?<=\]\()((?:\.\./)+)((?:results|examples/output|src|benchmarks|tests)/[^)#\s]+|[A-Z]+\.md)")
 
 
@@ -75,17 +79,25 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if CURVATURE in markdown:
         from ownstep.paper.ours.curvature_findings import markdown as exchanges
 
-        markdown = markdown.replace(CURVATURE, exchanges(ROOT / "results"))
+        markdown = markdown.replace(CURVATURE, NAMED.sub(said, exchanges(ROOT / "results")))
     markdown = OUTSIDE.sub(inside, markdown)
     # what the site does not hold stays as text: [words](../src/x.py) -> words
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?:\.\./)+(?:src|benchmarks|tests|[A-Z]+\.md)[^)]*\)", r"\1", markdown)
 
 
 def which() -> str:
-    """The decision table, from the result on disk."""
+    """The decision table, from the result on disk; a column per case, as its cells are long."""
     from ownstep.paper.ours.which_method import markdown, read
 
-    return markdown(read(ROOT / "results"))
+    heads, _, *rest = markdown(read(ROOT / "results")).splitlines()
+    lines = [line.strip("| ").split(" | ") for line in (heads, *rest)]
+    first, *rows = [f"| {' | '.join(cells)} |" for cells in zip(*lines, strict=True)]
+    return "\n".join([first, "|" + "---|" * len(lines), *rows])
+
+
+def said(match: re.Match[str]) -> str:
+    """A dataset and its mu as a reader would say it."""
+    return f"| {SAID.get(match[1], match[1].replace('_', ' '))}, {float(match[2]):.0e} |".replace("e-0", "e-")
 
 
 def verdicts(here: str, ours: bool = False) -> str:
@@ -106,6 +118,11 @@ def typeset(claim: str) -> str:
     for plain, formula in TYPESET.items():
         claim = claim.replace(plain, formula)
     return claim.replace("|", "\\|")
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Long names in tables break where a reader would break them."""
+    return CELL_CODE.sub(lambda match: PART.sub(r"\g<0><wbr>", match[0]), html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
