@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import io
 import json
 import shlex
 import sys
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -132,13 +135,15 @@ def small(tool, monkeypatch, tmp_path):
     def go(record, commit, count, sees=lambda mutant: True):
         """Complete a record, but have time for so many mutants only; those that no test sees survive."""
 
-        def some(_, chosen, why, options, done):
+        def some(_, chosen, why, options, done, reach):
             for mutant in chosen[:count]:
                 tried.append(mutant.key)
                 done(mutant, {"killed": sees(mutant), "by": None, "equivalent": why.get(mutant.key), "seconds": 1.0})
 
         monkeypatch.setattr(tool, "try_all", some)
-        tool.complete(record, commit, None)
+        monkeypatch.setattr(tool, "git", lambda *words: b"")
+        monkeypatch.setattr(tool, "measured", lambda files, folder, jobs: None)
+        tool.complete(record, commit, options)
         return tool.Record.read(), json.loads(tool.RECORD.read_text())
 
     options = SimpleNamespace(sample=9, updates=2, seed=0, jobs=1)
@@ -257,3 +262,92 @@ def test_what_only_unreadable_tests_could_notice_is_left(tool, monkeypatch, caps
     count = len(tool.mutants("plan.py", TEXT))
     assert tried == [f"FAILED {second}::test_it"] * count * other
     assert f"{first} cannot be read even without a mistake ({count} times)" in capsys.readouterr().err
+
+
+SMALL = {
+    "src/ownstep/__init__.py": "",
+    "src/ownstep/sums.py": """LIMIT = 3
+
+
+def twice(x):
+    return (
+        x
+        + x
+    )
+
+
+def capped(x):
+    if x > LIMIT:
+        return LIMIT
+    return x
+""",
+    "tests/test_sums.py": """import pytest
+from ownstep import sums
+
+
+@pytest.fixture(scope="module")
+def four():
+    return sums.twice(2)
+
+
+@pytest.mark.parametrize("x", [1, 5])
+def test_capped(x):
+    assert sums.capped(x) == min(x, 3)
+
+
+def test_first(four):
+    assert four > 0
+
+
+def test_second(four):
+    assert four == 4
+
+
+@pytest.mark.xdist_group("processes")
+def test_apart():
+    assert sums.capped(1) == 1
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def reach(tool, tmp_path_factory):
+    """What the tests of a small package run."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in SMALL.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            archive.addfile(about, io.BytesIO(content.encode()))
+    folder = tmp_path_factory.mktemp("reach") / "abc"
+    found = tool.measured(packed.getvalue(), folder, 2)
+    assert sorted(tool.measured(b"not read again", folder, 2).seconds) == sorted(found.seconds)
+    return found
+
+
+def test_a_line_is_tried_with_the_tests_that_run_it(tool, reach, monkeypatch):
+    named = {f"tests/test_sums.py::{name}" for name in ("test_capped[1]", "test_capped[5]")}
+    assert reach.tests("sums.py", 13, 13) == {"tests/test_sums.py::test_capped[5]"}
+    assert reach.tests("sums.py", 12, 12) == named  # not the one that is run apart
+    both = {"tests/test_sums.py::test_first", "tests/test_sums.py::test_second"}
+    assert reach.tests("sums.py", 7, 7) == both  # what their fixture runs, once, counts for each
+    assert reach.tests("sums.py", 1, 1) == reach.tests("absent.py", 1, 1) == set()
+
+    monkeypatch.setattr(tool, "relevant", lambda module: ["tests/test_other.py -k 'a b'"])
+    mutant = next(m for m in tool.mutants("sums.py", SMALL["src/ownstep/sums.py"]) if m.was == "x > LIMIT")
+    tried = [shlex.split(line) for line, _ in tool.trials(mutant, reach)]
+    assert set(tried[0]) == named
+    assert tried[1:] == [shlex.split(line) for line in tool.CONFIG["last"]["tests"]]
+    for line, other in ((1, reach), (mutant.line, None)):  # run on import alone, or nothing is known
+        asked = replace(mutant, line=line)
+        assert next(name for name, _ in tool.trials(asked, other)) == "tests/test_other.py -k 'a b'"
+
+
+def test_own_tests_and_one_case_of_each_come_first(tool):
+    reach = tool.Reach(Path("/nowhere"))
+    reach.seconds = {"b::x[1]": 2.0, "b::x[2]": 1.0, "a::y": 3.0, "a::z": 0.5, "c::w": 50.0}
+    order = reach.order(set(reach.seconds), ("b",))
+    assert order == ["b::x[2]", "a::z", "a::y", "c::w", "b::x[1]"]
+    assert list(reach.batches(order, [2.0, 4.0], 9)) == [(["b::x[2]", "a::z"], 1.5), (["a::y"], 3.0)]
+    assert next(reach.batches(["c::w", *order], [2.0, 4.0], 9)) == (["c::w"], 50.0)  # a long one goes alone
+    assert list(reach.batches(order, [2.0, 4.0], 2)) == [(["b::x[2]", "a::z"], 1.5)]

@@ -341,10 +341,10 @@ def score(rows: list[Row]) -> dict[str, Any]:
 def badge(share: float, mutants: int) -> str:
     """A small picture that says it."""
     text = f"{100 * share:.0f} % of {mutants}"
-    colour = "#117733" if share >= 0.9 else "#DDAA33"
+    colour, ink = ("#117733", "#fff") if share >= 0.9 else ("#DDAA33", "#222")
     return f"""<svg xmlns="http://www.w3.org/2000/svg" width="196" height="20" role="img" aria-label="mutation score: {text}"><title>planted mistakes that a test noticed: {text}</title>
 <rect width="110" height="20" rx="3" fill="#444"/><rect x="104" width="92" height="20" rx="3" fill="{colour}"/><rect x="104" width="6" height="20" fill="{colour}"/>
-<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11"><text x="52" y="14">mutation score</text><text x="150" y="14">{text}</text></g>
+<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11"><text x="52" y="14">mutation score</text><text x="150" y="14" fill="{ink}">{text}</text></g>
 </svg>
 """  # noqa: E501
 

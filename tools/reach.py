@@ -134,14 +134,12 @@ class Reach:
         """(tests, their seconds together) up to each limit in turn, so that a batch pays for few imports."""
         spent, batch, limits = 0.0, list[str](), list(limits)
         for test in tests[:most]:
-            if spent + self.seconds[test] > limits[0] and batch:
+            if batch and spent + self.seconds[test] > limits[0]:
                 yield batch, spent
-                spent, batch = 0.0, []
-                if len(limits) == 1:
+                spent, batch, limits = 0.0, [], limits[1:]
+                if not limits:
                     return
-                limits.pop(0)
-            if self.seconds[test] <= limits[0]:
-                spent, batch = spent + self.seconds[test], [*batch, test]
+            spent, batch = spent + self.seconds[test], [*batch, test]
         if batch:
             yield batch, spent
 

@@ -30,7 +30,7 @@ CURVATURE = "<!-- own curvature -->"
 NAMED = re.compile(r"^\| (\w+) ([\d.e-]+) \|", re.MULTILINE)
 SAID = {"sst2_words": "SST-2 words", "mnist": "MNIST", "heart_scaled": "heart disease, scaled"}
 CELL_CODE = re.compile(r"(?<=<code>)[^<]{12,}(?=</code>[^\n]*</t[dh]>)")
-PART = re.compile(r"(?:_|::|/|\()(?=\w)|\.(?=[a-z])")
+PART = re.compile(r"(?:_|::|/|\()(?=\w)|(?<=[a-z]{4})(?=[A-Z][a-z])")
 OUTSIDE = re.compile(r"(?<=\]\()((?:\.\./)+)((?:results|examples/output|src|benchmarks|tests)/[^)#\s]+|[A-Z]+\.md)")
 
 
