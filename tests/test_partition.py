@@ -144,7 +144,7 @@ def test_dirichlet_with_many_devices_draws_once_and_says_what_it_repaired(monkey
         (lambda: partition.by_label([0, 1], 2, order=[0, 2]), r"order must list every class once, got \[0, 2\]"),
         (lambda: partition.dirichlet([0, 1, 0, 1], 2, alpha=-1), "alpha must be a finite number > 0, got -1"),
         (lambda: partition.dirichlet([0, 1], 2, min_samples=2), "2 devices with 2 samples each"),
-        (lambda: partition.shards([0, 1, 0, 1], 2, per_device=0), "per_device must be at least 1, got 0"),
+        (lambda: partition.shards([0, 1, 0, 1], 2, per_device=0), "per_device must be .* at least 1, got 0"),
         (lambda: partition.given([0, 2]), "device 1 of 3 holds no sample"),
         (lambda: partition.given([0, -1]), "start at 0, got -1"),
         (lambda: partition.given([0.5, 1.0]), "whole numbers, got dtype float64"),
@@ -156,6 +156,16 @@ def test_dirichlet_with_many_devices_draws_once_and_says_what_it_repaired(monkey
 def test_bad_input_is_quoted(call, message):
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+def test_a_groupby_is_its_groups_and_what_it_leaves_out_is_refused():
+    frame = pd.DataFrame({"town": ["b", "a", "b", "a"], "ward": [1, 1, 2, 1]}, index=list("wxyz"))
+    made = partition.given(frame.groupby("town"))
+    assert (made.names, made.device_of.tolist()) == (("a", "b"), [1, 0, 1, 0])
+    assert len(partition.given(frame.groupby(["town", "ward"]))) == 3
+    assert partition.given(pd.MultiIndex.from_frame(frame)).counts.tolist() == [2, 1, 1]
+    with pytest.raises(InvalidInput, match="sample 1 is on none"):
+        partition.given(frame.assign(town=["b", None, "b", "a"]).groupby("town"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.support.checks import generator, number, whole_number
-from ownstep.support.errors import InvalidInput, unknown_name
+from ownstep.support.errors import InvalidInput, plain_text, unknown_name
 
 NEEDED = "partition needs one device index per sample"
 
@@ -85,6 +85,8 @@ def given(device_of: Any, names: Sequence[str] = ()) -> Partition:
     >>> given([[0, 2], [1]], names=["Basel", "Zurich"]).device_of.tolist()
     [0, 1, 0]
     """
+    if hasattr(device_of, "ngroups"):  # of a pandas groupby: the rows of each group
+        device_of = device_of.indices
     values = device_of.to_numpy() if hasattr(device_of, "to_numpy") else device_of
     if isinstance(values, Mapping):
         return given(list(values.values()), names or [str(k) for k in values])
@@ -93,15 +95,16 @@ def given(device_of: Any, names: Sequence[str] = ()) -> Partition:
     column = np.asarray(values)
     if column.ndim != 1 or not len(column):
         raise InvalidInput(f"{NEEDED}, got shape {column.shape}")
+    missing = gaps(column)
+    if missing.any():
+        gap = int(np.argmax(missing))
+        raise InvalidInput(f"sample {gap} has no device: {column[gap]}; leave it out or say who holds it")
     if column.dtype.kind == "f" and (column == np.round(column)).all():
         column = column.astype(np.intp)
     if column.dtype.kind == "f" or (column.dtype.kind in "iu" and (names or column.min() <= 0)):
         return Partition(column, "given", tuple(names))
     if column.dtype.kind == "O":
-        gap = next((i for i, v in enumerate(column) if v is None or v != v), None)
-        if gap is not None:
-            raise InvalidInput(f"sample {gap} has no device: {column[gap]!r}; leave it out or say who holds it")
-        column = column.astype(str)
+        column = np.array([str(value) for value in column])
     sites, codes = np.unique(column, return_inverse=True)
     return Partition(codes, "given", tuple(names) or tuple(str(site) for site in sites.tolist()))
 
@@ -117,7 +120,8 @@ def _from_lists(lists: Sequence[Any]) -> NDArray[np.intp]:
     parts = [np.asarray(part) for part in lists]
     for i, part in enumerate(parts):
         if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu":
-            raise InvalidInput(f"device {i} of {len(parts)} needs a list of sample indices, got {lists[i]!r}")
+            told = plain_text(repr(lists[i]), 60)
+            raise InvalidInput(f"device {i} of {len(parts)} needs a list of sample indices, got {told}")
     every = np.concatenate(parts)
     samples = len(every)
     if every.min() < 0 or every.max() >= samples or len(np.unique(every)) != samples:
@@ -211,8 +215,8 @@ def shards(labels: ArrayLike, devices: int, per_device: int = 2, seed: int = 0) 
     With ``per_device=2`` most devices see two classes, the usual "two classes per device" setting.
     """
     labels, _, codes = _classes(labels)
-    if per_device < 1:
-        raise InvalidInput(f"per_device must be at least 1, got {per_device}")
+    whole_number("per_device", per_device, 1)
+    whole_number("devices", devices, 1)
     _check_devices(devices * per_device, len(labels), "shards (devices * per_device)")
     rng = generator(seed)
     order = np.lexsort((rng.random(len(codes)), codes))
@@ -232,8 +236,7 @@ def dirichlet(labels: ArrayLike, devices: int, alpha: float = 0.1, seed: int = 0
     """
     labels, classes, codes = _classes(labels)
     number("alpha", alpha, above=0)
-    if min_samples < 1:
-        raise InvalidInput(f"min_samples must be at least 1, got {min_samples}")
+    whole_number("min_samples", min_samples, 1)
     _check_devices(devices, len(labels))
     if devices * min_samples > len(labels):
         raise InvalidInput(f"{devices} devices with {min_samples} samples each need more than {len(labels)} samples")
@@ -279,7 +282,7 @@ def make(
 
 def squared_norms(rows: Any) -> NDArray[np.float64]:
     """||a_j||^2 for every row of a dense or sparse matrix."""
-    if hasattr(rows, "multiply"):
+    if hasattr(rows, "tocsr"):
         return np.asarray(rows.multiply(rows).sum(axis=1), float).ravel()
     try:
         table = np.asarray(rows)
@@ -319,6 +322,15 @@ def as_labels(values: Any) -> NDArray[Any]:
     if isinstance(values, list | tuple) and len({isinstance(v, str | bytes) for v in values}) > 1:
         raise mixed_labels(np.array(values, object))
     return np.asarray(values)
+
+
+def gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a value is missing: nan, None, or what pandas has in its place, which is equal to nothing."""
+    if values.dtype.kind in "fcM":
+        return np.asarray(values != values)
+    if values.dtype.kind != "O":
+        return np.zeros(len(values), bool)
+    return np.array([value is None or (value == value) is not True for value in values])
 
 
 def mixed_labels(labels: NDArray[Any]) -> InvalidInput:

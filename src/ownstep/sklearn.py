@@ -24,7 +24,7 @@ from ownstep.partition import Partition
 from ownstep.plan import Devices
 from ownstep.problems import LeastSquares, LinearModel, logistic_regression
 from ownstep.problems.linear.table import DenseTable
-from ownstep.support.checks import number, whole_number
+from ownstep.support.checks import number, truth, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
 NEWTON_UP_TO, NEWTON_FOR_SEVERAL = 1000, 200
@@ -43,6 +43,8 @@ class _Linear(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> LinearModel:
         """Run the method; leaves ``history_`` and, where the data was split, ``smoothness_`` and ``gain_``."""
         number("tol", self.tol, 0)
+        truth("fit_intercept", self.fit_intercept)
+        truth("warm_start", self.warm_start)
         whole_number("max_iter", self.max_iter, 0)
         if not isinstance(self.switch, str):
             raise InvalidInput(f"switch must be a word such as 'plateau' or 'at:50', got {self.switch!r}")
@@ -119,11 +121,15 @@ class _Linear(BaseEstimator, ABC):  # type: ignore[misc]
         if self.devices is not None:
             whole_number("devices", self.devices, 1)
         if groups is not None:
+            groups = np.asarray(groups)
+            missing = partitions.gaps(groups) if groups.ndim == 1 else np.zeros(1, bool)
+            if missing.any():
+                row = int(np.argmax(missing))
+                raise InvalidInput(f"groups must say who holds each row, got {groups[row]} for row {row}")
             try:
-                codes = np.unique(np.asarray(groups), return_inverse=True)[1]
+                return partitions.given(np.unique(groups, return_inverse=True)[1])
             except TypeError:
                 raise InvalidInput("groups must be one number or one word per row, got others among them") from None
-            return partitions.given(codes)
         if self.partition is None:
             return None
         if not isinstance(self.partition, str):

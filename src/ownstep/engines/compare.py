@@ -321,6 +321,8 @@ def check_labels(names: Iterable[str]) -> None:
     """Labels become file names: two that become the same would overwrite each other's history."""
     seen: dict[str, str] = {}
     for name in names:
+        if not isinstance(name, str):
+            raise InvalidInput(f"labels of methods must be words, got {name!r}")
         if (other := seen.setdefault(slug(name), name)) != name:
             raise InvalidInput(f"{other!r} and {name!r} would both be kept as {slug(name)!r}: name one otherwise")
 

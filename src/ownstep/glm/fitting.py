@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ownstep.glm import disclosure, held_out, identifiability, inference
@@ -34,6 +35,8 @@ TOLERANCE = 1e-8
 MOST_ROUNDS = 60
 EVALUATION = "mean loss, gradient and Hessian at the coefficients asked about"
 MOST_COEFFICIENTS = 3000
+EXACT = 1e-13
+"""Residuals of a linear model relative to the label, below which they are rounding."""
 ENGINES = ("local", "cluster")
 
 Array = NDArray[np.float64]
@@ -109,10 +112,10 @@ def fit(
     sites: Any = None,
     *,
     family: str = "auto",
-    features: Sequence[str] = (),
+    features: Sequence[str] | None = (),
     mu: float = 0.0,
     holdout: float = 0.0,
-    allow: Sequence[str] = (),
+    allow: Sequence[str] | None = (),
     engine: str = "local",
     label: str = "label",
     levels: Mapping[str, Sequence[str]] | None = None,
@@ -154,8 +157,10 @@ def fit(
     rows, names = table_of(rows, features)
     n = rows.shape[0]
     y, split = labels_of(labels, n), split_of(sites, n)
-    allow = (allow,) if isinstance(allow, str) else allow
+    allow = (allow,) if isinstance(allow, str) else allow or ()
     tested = _hold_out(split, holdout, seed)
+    if holdout and not tested.any():
+        raise InvalidInput(f"holdout={holdout:g} of {n} rows is not one row of any site: give a larger share, or none")
     task = Task(*choose(family, y), rows, y, split, names, number("mu", mu, 0), tested, label, levels or {})
     task.check_size()
     if sites is not None:
@@ -218,13 +223,20 @@ def starting_point(task: Task, total: Sums) -> tuple[Array, float]:
     """(The best coefficients with an intercept alone, the size of a gradient)."""
     start, unit = np.zeros((len(task.names) + 1, task.outputs)), 1.0
     if task.kind.classes:
+        if not total.classes.all():
+            gone = task.classes.tolist()[int(np.argmin(total.classes))]
+            raise InvalidInput(f"every row of class {gone} is held out: hold out fewer, or others with another --seed")
         start[-1] = np.log(total.classes[1:] / total.classes[0])
         return start.ravel(), unit
     mean = total.label / total.rows
     if task.kind.name == "poisson" and not mean > 0:
         raise InvalidInput("every count is 0: there is nothing to explain")
-    start[-1] = np.log(mean) if task.kind.name == "poisson" else mean
-    return start.ravel(), float(np.sqrt(max(total.label_squares / total.rows - mean**2, 0))) or unit
+    spread = float(np.sqrt(max(total.label_squares / total.rows - mean**2, 0))) or unit
+    if task.kind.name == "poisson":  # groups with small counts beside large ones are known as well as the others
+        start[-1], spread = np.log(mean), min(spread, float(np.sqrt(mean)))
+    else:
+        start[-1] = mean
+    return start.ravel(), spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,18 +255,17 @@ class Optimum:
 def solved(task: Task, history: History, method: Recorded, penalty: Array) -> Optimum:
     """The coefficients after one more Newton step, which costs no exchange; or why there are none."""
     d, outputs = task.coefficients, task.outputs
-    last = inference.square(history.last.hessian, d)
+    last, gradient = inference.square(history.last.hessian, d), np.asarray(history.last.sum, float)
     if task.mu == 0:
         first = inference.square(method.first[0], d) if method.first else last
         titles = [task.title(f, c) for f in range(len(task.names)) for c in range(outputs)]
         path = np.array([*method.path, history.x], float)
         trouble = identifiability.collinear(first[::outputs, ::outputs], task.names)
-        trouble = trouble or identifiability.separated(first, last, path, titles)
+        trouble = trouble or identifiability.separated(first, last, gradient, path, titles, task.kind.classes)
         if trouble is not None:
             raise trouble
     if not history.stopped.startswith("||grad"):
         raise OwnstepError(f"Newton's method did not reach the optimum: {history.stopped}")
-    gradient = np.asarray(history.last.sum, float)
     step = np.linalg.solve(last, gradient)
     gamma = np.asarray(history.x, float) - step
     value = float(history.value[-1]) - 0.5 * float(gradient @ step)
@@ -269,7 +280,8 @@ def told(
     """The table and everything that goes with it, in the columns' own units."""
     n, outputs, free = total.rows, task.outputs, task.coefficients
     likelihood, dispersion = log_likelihood(task.kind.name, found.loss, total, free)
-    T = inference.unscale(total.scale, outputs, isinstance(task.rows, np.ndarray) if centred is None else centred)
+    shift = total.scale.shift(sparse=sp.issparse(task.rows) if centred is None else not centred)
+    T = inference.unscale(shift, total.scale.deviation, outputs)
     beta, spread = T @ found.gamma, T @ inference.covariance(found.hessian, penalty, n, dispersion) @ T.T
     order = [(f, c) for c in range(outputs) for f in (len(task.names), *range(len(task.names)))]
     at = np.array([f * outputs + c for f, c in order])
@@ -300,6 +312,8 @@ def log_likelihood(family: str, loss: float, total: Sums, coefficients: int) -> 
             raise InvalidInput(
                 f"{int(n)} rows for {coefficients} coefficients: nothing is left to estimate a spread from"
             )
+        if squares <= EXACT**2 * total.label_squares:
+            raise InvalidInput("the label follows exactly from the columns: nothing is left to estimate a spread from")
         return float(-n / 2 * (np.log(2 * np.pi * squares / n) + 1)), squares / (n - coefficients)
     return float(-n * loss - (total.log_factorials if family == "poisson" else 0.0)), 1.0
 

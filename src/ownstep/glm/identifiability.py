@@ -13,9 +13,12 @@ from ownstep.support.errors import InvalidInput
 Array = NDArray[np.float64]
 DEPENDENT = 1e-10
 """Share of a column's variance that others leave unexplained, below which it is a combination of them."""
-FLATTENED = 1e-5
-"""Curvature along a direction, relative to that at the start, below which the likelihood is flat there: it has no
-maximum, the coefficients run away."""
+FLATTENED, FLAT = 1e-2, 1e-13
+"""Curvature along a direction, relative to that at the start, below which the likelihood may have no maximum there, and
+below which it has none."""
+STILL_GOING = 1e-2
+"""Newton's next step in such directions, relative to the way so far, above which the coefficients run away. On the way
+to a maximum the steps get shorter quickly; without one each is as long as the one before."""
 GROWING = 0.25
 """Growth of a coefficient, relative to the fastest one, from which its column is named."""
 MOST_NAMED = 3
@@ -35,7 +38,7 @@ def collinear(gram: Array, features: Sequence[str]) -> InvalidInput | None:
         before = G[:j, :j]
         coefficients = np.linalg.lstsq(before, G[:j, j], rcond=None)[0]
         left = 1 - 2 * coefficients @ G[:j, j] + coefficients @ before @ coefficients
-        if left < DEPENDENT:
+        if left < DEPENDENT * (1 - G[0, j] ** 2):
             used = [features[i - 1] for i in range(1, j) if abs(coefficients[i]) > 1e-6]
             name = features[j - 1]
             return InvalidInput(
@@ -46,28 +49,41 @@ def collinear(gram: Array, features: Sequence[str]) -> InvalidInput | None:
     return None
 
 
-def separated(first: Array, last: Array, path: Array, names: Sequence[str]) -> InvalidInput | None:
-    """The error for classes that some combination of columns tells apart without a mistake.
+def separated(
+    first: Array, last: Array, gradient: Array, path: Array, names: Sequence[str], classes: bool
+) -> InvalidInput | None:
+    """The error for classes that some combination of columns tells apart without a mistake; or counts of 0.
 
     Along such a direction v the likelihood rises for ever, and its curvature v'Hv goes to zero while that at the start
-    did not. Where all rows are told apart it goes to zero along every direction, so the Hessian does not say which
-    columns do it: they are those whose coefficients still grow.
+    did not. A strong effect flattens it too, but Newton's method arrives there. Where all rows are told apart the
+    curvature goes to zero along every direction, so the Hessian does not say which columns do it: they are those whose
+    coefficients still grow.
 
     Parameters
     ----------
+    first, last, gradient : Hessians at the start and at the end, and the gradient there.
     path : (steps, coefficients) the standardised coefficients on Newton's way.
     names : of the coefficients; those of a constant, which come last, may be left out.
+    classes : does the model predict classes? Otherwise it predicts counts.
     """
-    if eigh(last, first, eigvals_only=True)[0] > FLATTENED:
+    curvature, directions = eigh(last, first)
+    flat = directions[:, curvature < FLATTENED]
+    if not flat.shape[1]:
         return None
+    if curvature[0] > FLAT:
+        step = flat.T @ gradient / curvature[curvature < FLATTENED]
+        way = flat.T @ first @ (path[-1] - path[0])
+        if np.linalg.norm(step) <= STILL_GOING * np.linalg.norm(way):
+            return None
     growth = np.abs(path[-1] - path[len(path) // 2])[: len(names)]
     if not growth.max() > 0:
         growth = np.abs(path[-1] - path[0])[: len(names)]
     chosen = [names[i] for i in np.argsort(-growth, kind="stable") if growth[i] >= GROWING * growth.max()]
     more = f" and {len(chosen) - MOST_NAMED} more" if len(chosen) > MOST_NAMED else ""
     together = "" if len(chosen) == 1 else " together"
+    what = "the classes without a mistake, at least in some rows" if classes else "rows whose counts are all 0"
     return InvalidInput(
-        f"{', '.join(map(repr, chosen[:MOST_NAMED]))}{more}{together} separate{'s' * (len(chosen) == 1)} the classes "
-        "without a mistake, at least in some rows: the likelihood has no maximum and the coefficients grow for ever; "
+        f"{', '.join(map(repr, chosen[:MOST_NAMED]))}{more}{together} separate{'s' * (len(chosen) == 1)} {what}: "
+        "the likelihood has no maximum and the coefficients grow for ever; "
         "give a penalty with --mu, or leave a column out with --ignore"
     )

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from ownstep.glm.sums import Scale
-
 Array = NDArray[np.float64]
 TWO_SIDED = float(norm.ppf(0.975))
 
@@ -61,14 +59,13 @@ def covariance(H: Array, penalty: Array, rows: float, dispersion: float) -> Arra
     return np.asarray(dispersion / rows * (spread + spread.T) / 2)
 
 
-def unscale(scale: Scale, outputs: int, centred: bool) -> Array:
+def unscale(shift: Array, deviation: Array, outputs: int) -> Array:
     """T of beta = T gamma: from standardised coefficients to those of the columns as they are, constant last."""
-    d = len(scale.mean)
+    d = len(shift)
     T = np.zeros((d + 1, d + 1))
-    T[np.arange(d), np.arange(d)] = 1 / scale.deviation
+    T[np.arange(d), np.arange(d)] = 1 / deviation
     T[d, d] = 1
-    if centred:
-        T[d, :d] = -scale.mean / scale.deviation
+    T[d, :d] = -shift / deviation
     return np.asarray(np.kron(T, np.eye(outputs)))
 
 

@@ -14,6 +14,10 @@ from ownstep.problems.linear.second_order import blocks
 from ownstep.support.errors import InvalidInput
 
 Array = NDArray[np.float64]
+LARGE = 1e5
+"""Mean from which columns occur whose differences are lost in sums of squares: those below 1e-7 of their size."""
+NEARLY_FULL = 100.0
+"""Mean over deviation from which a sparse column is centred too: then at most 1 in 10,000 of its entries is zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,9 @@ class Sums:
         )  # fmt: skip
 
     def check(self, features: tuple[str, ...], label: str) -> None:
-        """Refuse columns, and a label, whose squares are beyond the largest number."""
+        """Refuse columns, and a label, whose squares are beyond the largest number; and no rows at all."""
+        if not self.rows:
+            raise InvalidInput("every row is held out, so none is left to fit on: give a smaller --holdout")
         large = np.flatnonzero(~np.isfinite(self.squares) | ~np.isfinite(self.values))
         if len(large):
             name = features[large[0]]
@@ -87,22 +93,35 @@ class Scale:
     deviation: Array
 
     def check(self, features: tuple[str, ...]) -> None:
-        """Refuse constant columns: nobody could tell them from the intercept."""
+        """Refuse constant columns, as far as sums of squares tell: nobody could tell them from the intercept."""
         constant = np.flatnonzero(self.deviation == 0)
         if len(constant):
             name = features[constant[0]]
             others = f" (and {len(constant) - 1} more)" if len(constant) > 1 else ""
             raise InvalidInput(
                 f"column {name!r}{others} is constant over all sites, so it cannot be told from the intercept; leave "
-                f"it out with --ignore {name.split('=')[0]}"
+                f"it out with --ignore {name.split('=')[0]}{self._about(int(constant[0]))}"
             )
 
+    def _about(self, column: int) -> str:
+        """What else it may be, where its numbers are large."""
+        mean = float(self.mean[column])
+        return f", or subtract {mean:.0f} from it if its values do differ" if abs(mean) >= LARGE else ""
+
+    def shift(self, sparse: bool) -> Array:
+        """What is subtracted from each column: its mean; from a sparse one only where nearly no entry is zero."""
+        return np.where(np.abs(self.mean) > NEARLY_FULL * self.deviation, self.mean, 0.0) if sparse else self.mean
+
     def apply(self, rows: Any, order: NDArray[np.intp]) -> Any:
-        """The rows in this order, standardised, with a constant last; sparse rows are scaled and not centred."""
+        """The rows in this order, less :meth:`shift`, divided by the deviations, with a constant last."""
         n, d = len(order), rows.shape[1]
         if sp.issparse(rows):
-            scaled = sp.csr_array(rows)[order] @ sp.diags_array(1 / self.deviation)
-            return sp.csr_array(sp.hstack([scaled, np.ones((n, 1))]))
+            shift = self.shift(sparse=True)
+            full, rows = np.flatnonzero(shift), sp.csr_array(rows)[order]
+            if len(full):
+                every = np.tile(shift[full], n), np.tile(full, n), len(full) * np.arange(n + 1)
+                rows = rows - sp.csr_array(every, shape=rows.shape)
+            return sp.csr_array(sp.hstack([rows @ sp.diags_array(1 / self.deviation), np.ones((n, 1))]))
         out = np.empty((n, d + 1))
         for block in blocks(out, d):
             part = order[block]

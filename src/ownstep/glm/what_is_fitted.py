@@ -15,9 +15,9 @@ from ownstep.partition import Partition
 from ownstep.support.errors import InvalidInput
 
 
-def table_of(rows: Any, features: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
+def table_of(rows: Any, features: Sequence[str] | None) -> tuple[Any, tuple[str, ...]]:
     """(the rows as a dense or sparse matrix of real numbers, one name per column); a data frame names its own."""
-    names = tuple(str(name) for name in features)
+    names = () if features is None else tuple(str(name) for name in features)
     if hasattr(rows, "columns") and hasattr(rows, "to_numpy"):
         names = names or tuple(str(name) for name in rows.columns)
         for name, kind in zip(rows.columns, rows.dtypes, strict=True):
@@ -27,6 +27,8 @@ def table_of(rows: Any, features: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
                     "ownstep.load, which turns categories into 0/1 columns"
                 )
         rows = rows.to_numpy(float)
+    if np.ma.is_masked(rows):
+        raise InvalidInput("rows have masked entries: complete them, or leave out their rows")
     table = rows if sp.issparse(rows) else np.asarray(rows)
     if table.ndim != 2 or 0 in table.shape:
         raise InvalidInput(f"rows must be a non-empty table of samples by features, got shape {table.shape}")
@@ -46,14 +48,8 @@ def labels_of(labels: Any, rows: int) -> NDArray[Any]:
     y = partitions.as_labels(labels)
     if y.shape != (rows,):
         raise InvalidInput(f"{rows} rows need {rows} labels, got shape {y.shape}")
-    missing = (
-        np.isnan(y)
-        if y.dtype.kind == "f"
-        else np.array([v is None or v != v for v in y])
-        if y.dtype == object
-        else None
-    )
-    if missing is not None and missing.any():
+    missing = partitions.gaps(y)
+    if missing.any():
         raise InvalidInput(
             f"row {int(np.argmax(missing)) + 1} has no label, got {y[int(np.argmax(missing))]}; leave it out"
         )

@@ -92,6 +92,7 @@ def _from_numbers(L: str, weights: str | None, mu: list[float]) -> Plan:
     if not (shares > 0).all() or not np.isfinite(shares).all():
         raise InvalidInput(f"--weights {weights}: every weight must be positive and finite")
     constants = Smoothness(np.array(values), "given", "given on the command line")
+    shares = shares / shares.max()  # the sum of large ones overflows
     return make_plan(shares / shares.sum(), constants, mu[0] if len(mu) == 1 else mu)
 
 

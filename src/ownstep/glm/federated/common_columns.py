@@ -26,7 +26,7 @@ class Columns:
     features : the columns as they are there.
     levels : of every category, its values there, the reference first.
     classes : values of the label there, empty where it is a quantity.
-    sparse : most entries are zero and none is stored, so columns are scaled and not centred.
+    sparse : most entries are zero and none is stored, so columns are scaled and, unless nearly full, not centred.
     """
 
     name: str

@@ -104,7 +104,7 @@ def fit_over(
     total.scale.check(agreed.features)
     task = _task(agreed, order, [round(sums[name][0]) for name in order], float(words["mu"]))
     start, unit = starting_point(task, total)
-    method, mean = Complete(), total.scale.mean if agreed.centred else np.zeros_like(total.scale.mean)
+    method, mean = Complete(), total.scale.shift(sparse=not agreed.centred)
     history = run(
         method, grid, MOST_ROUNDS, replace(terms, missing="rescale", participation=None), x0=start, name="Newton",
         progress=False, log=log, gradient_tolerance=TOLERANCE * unit,

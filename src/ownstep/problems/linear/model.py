@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from ownstep.partition import Partition, as_partition
 from ownstep.problems.linear import by_device, second_order
 from ownstep.problems.linear.table import ONE_BLOCK, ConstantTable, DenseTable, SparseTable, Table
-from ownstep.support.checks import device_weights, number
+from ownstep.support.checks import device_weights, number, truth
 from ownstep.support.errors import InvalidInput
 from ownstep.support.lazy import LazyModule
 
@@ -80,6 +80,7 @@ class LinearModel(ABC):
         if y.shape != (n,):
             raise InvalidInput(f"{n} rows need {n} targets, got shape {y.shape}")
         mu = _checked_mu(mu)
+        intercept = intercept if intercept == "last" else truth("intercept", intercept)
         partition = as_partition(partition, n)
         unstored = intercept is True and not sp.issparse(A) and A.size > ONE_BLOCK
         if intercept is True and not unstored:
@@ -342,6 +343,8 @@ def _checked_rows(rows: Any, dtype: Any) -> Any:
     try:
         if np.iscomplexobj(rows):
             raise InvalidInput("features must be real numbers, got complex ones")
+        if np.ma.is_masked(rows):
+            raise InvalidInput("features have masked entries: complete them, or leave out their rows")
         if getattr(rows, "dtype", np.dtype(float)).kind in "SU":  # NumPy would read numbers out of the words
             raise InvalidInput(f"features must be a table of numbers, got words (dtype {rows.dtype})")
         A: Any = sp.csr_array(rows, dtype=dtype) if sp.issparse(rows) else np.ascontiguousarray(rows, dtype=dtype)
