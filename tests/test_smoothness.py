@@ -206,6 +206,36 @@ def test_a_large_table_has_upper_bounds_where_its_eigenvalues_have_not_settled(l
     assert auto(made).kind == "exact"
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("high", [0, 220, 1024])
+def test_a_large_dense_table_of_many_features_is_known_by_products_alone(high, intercept, monkeypatch):
+    """No Gram matrix is formed, with fewer rows than features or more, for one device at a time or for many at once."""
+    monkeypatch.setattr(spectrum, "SMALL", 0)
+    monkeypatch.setattr(every_device, "GRAM_LIMITED", 60)
+    monkeypatch.setattr(every_device, "HIGH", high)
+    monkeypatch.setattr(every_device, "GROUPS", 3)
+    monkeypatch.setattr(every_device, "gram", None)  # nobody asks for it
+    rng = np.random.default_rng(high + 1)
+    counts = np.r_[129, 140, 700, rng.integers(129, 300, 12)]
+    owner = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    rows = rng.standard_normal((len(owner), 150)) * rng.uniform(0.1, 3, len(counts))[owner][:, None]
+    rows *= 1.2 ** -np.arange(150.0)
+    weights = rng.dirichlet(np.ones(len(counts)))
+    made = LeastSquares(rows, np.zeros(len(rows)), partition.given(owner), 0.2, intercept, weights, threads=2)
+    full = np.hstack([rows, np.ones((len(rows), 1))]) if intercept else rows
+    penalty = np.r_[np.full(150, 0.2), [0.0] * intercept]
+    true = np.array([dense_bound(full[owner == i], 1, penalty) for i in range(len(counts))])
+    pooled = dense_bound(full * np.sqrt(weights * len(full) / counts)[owner][:, None], 1, penalty)
+    for products in (10, 400):
+        monkeypatch.setattr(every_device, "PRODUCTS", products)
+        monkeypatch.setattr(every_device, "POOLED", products // 3)
+        found = auto(made)
+        over = np.append(found.values, found.pooled) / np.append(true, pooled) - 1
+        assert over.min() > -1e-9
+        assert (found.kind == "exact") is (products == 400)
+        assert over.max() < (1e-9 if products == 400 else 0.5)
+
+
 def limited(products: int) -> every_device.Search:
     search = every_device.Search(0, limited=True)
     search.products = products
@@ -238,7 +268,7 @@ def test_of_few_or_tiny_matrices_a_limited_search_knows_the_eigenvalues(more, wi
 )
 def test_dense_rows_of_few_features_have_their_gram_matrix_formed(n, limit, sparse, known, monkeypatch):
     """More rows than features, and as many features as the limit says: exact whatever a search may take."""
-    monkeypatch.setattr(every_device, "GRAM_LIMIT", limit)
+    monkeypatch.setattr(every_device, "GRAM_LIMITED", limit)
     rng = np.random.default_rng(n)
     owner, weights = np.arange(n) % 3, np.array([0.5, 0.2, 0.3])
     rows = rng.standard_normal((n, 60)) * rng.uniform(0.1, 3, 3)[owner][:, None]

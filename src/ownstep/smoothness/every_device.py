@@ -2,9 +2,9 @@
 
     L_i = lambda_max( kappa A_i^T A_i / n_i + diag(penalty) )
 
-Large devices go one by one, each on a thread. Small ones go in batches: without an intercept A_i A_i^T has the same
-largest eigenvalue, so a batch of dense devices is a stack of small Gram matrices, and a batch of sparse devices is one
-block-diagonal matrix.
+Large devices go one by one, each on a thread, or in groups by products with their rows. Small ones go in batches:
+without an intercept A_i A_i^T has the same largest eigenvalue, so a batch of dense devices is a stack of small Gram
+matrices, and a batch of sparse devices is one block-diagonal matrix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ownstep.problems.linear.model import LinearModel
 from ownstep.problems.linear.second_order import gram
-from ownstep.smoothness.lanczos import FEW, Blocks, One, Stack, enclose, largest_eigenvalues, tops_of_stack
+from ownstep.smoothness.lanczos import FEW, Blocks, Chosen, One, Stack, enclose, largest_eigenvalues, tops_of_stack
 from ownstep.smoothness.sparse_blocks import by_features, by_rows, tiny_grams
 
 Array = NDArray[np.float64]
@@ -27,6 +27,9 @@ DENSE_LIMIT = 128
 
 GRAM_LIMIT = 1024
 """The same for many dense rows: forming it takes as long as some twenty products with them."""
+
+GRAM_LIMITED = 256
+"""The same where products are limited: it takes about 10 rounds there, and grows with the square of the features."""
 
 FEW_ROWS = 6
 """Sparse rows up to which a device's Gram matrix is formed, by one product per row."""
@@ -42,6 +45,12 @@ BATCH = 2**22
 
 LEAST = 2**19
 """The same, at least: below it most of the time goes into calls."""
+
+HIGH = 1024
+"""Rows up to which devices that are known by products are worked on as one array: else each call is a short one."""
+
+GROUPS, MEMBERS = 16, 64
+"""Large devices that are known by products are searched in so many groups, for the threads, of at most so many each."""
 
 SIMILAR = 1.26
 """Devices are worked on together where their numbers of rows differ by a factor of at most this."""
@@ -63,6 +72,7 @@ class Search:
 
     def __init__(self, seed: int = 0, limited: bool = False) -> None:
         self.seed, self.limited, self.products = seed, limited, PRODUCTS
+        self.gram_limit = GRAM_LIMITED if limited else GRAM_LIMIT
         self.gaps: list[float] = []  # how far a value may be above the truth, relative to it
 
     def __call__(self, H: Blocks) -> Array:
@@ -79,12 +89,12 @@ def tops(problem: LinearModel, search: Search) -> tuple[Array, float]:
         alone = pooled_top(problem, search)
         return np.array([alone]), alone
     long = problem.counts.min() >= 8 * problem.features  # then all Gram matrices together take less than the rows
-    if long and problem.features <= GRAM_LIMIT and not sp.issparse(problem.table.A):
+    if long and problem.features <= search.gram_limit and not sp.issparse(problem.table.A):
         return _from_grams(problem)
     if problem.counts.min() >= problem.features <= DENSE_LIMIT and not sp.issparse(problem.table.A):
         return _from_stacks(problem, search)
     values, pooled = np.empty(len(problem.counts)), np.empty(1)
-    tasks = _tasks(problem)
+    tasks = _tasks(problem, search)
 
     def measure(devices: NDArray[np.intp] | None) -> None:
         if devices is None:
@@ -104,7 +114,7 @@ def tops(problem: LinearModel, search: Search) -> tuple[Array, float]:
     return values, min(top, float(problem.weights @ values)) if search.limited else top
 
 
-def _tasks(problem: LinearModel) -> list[NDArray[np.intp]]:
+def _tasks(problem: LinearModel, search: Search) -> list[NDArray[np.intp]]:
     """The devices that are worked on together."""
     sparse = sp.issparse(problem.table.A)
     sizes = problem.counts * problem.features
@@ -115,7 +125,20 @@ def _tasks(problem: LinearModel) -> list[NDArray[np.intp]]:
     together = sizes < LARGE
     if not sparse and problem.features > DENSE_LIMIT:
         together &= (problem.counts <= DENSE_LIMIT) & (not problem.intercept)
-    return [np.array([i]) for i in np.flatnonzero(~together)] + _batches(problem, sizes, np.flatnonzero(together))
+    alone, grouped = np.flatnonzero(~together), list[NDArray[np.intp]]()
+    if search.limited and not sparse and problem.features > DENSE_LIMIT:
+        by_products = problem.features > np.minimum(search.gram_limit, problem.counts[alone])
+        several, alone = alone[by_products], alone[~by_products]
+        low = problem.counts[several] <= HIGH
+        grouped = _batches(problem, sizes, several[low]) + _split(several[~low])
+    return [np.array([i]) for i in alone] + grouped + _batches(problem, sizes, np.flatnonzero(together))
+
+
+def _split(devices: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Groups of large devices."""
+    if not len(devices):
+        return []
+    return np.array_split(devices, max(min(len(devices), GROUPS), -(-len(devices) // MEMBERS)))
 
 
 def _batches(problem: LinearModel, sizes: NDArray[np.intp], devices: NDArray[np.intp]) -> list[NDArray[np.intp]]:
@@ -145,14 +168,19 @@ def _groups(counts: NDArray[np.intp]) -> NDArray[np.intp]:
 def _batch(problem: LinearModel, devices: NDArray[np.intp], search: Search) -> Array | float:
     if sp.issparse(problem.table.A):
         return _sparse_batch(problem, devices, search)
-    return _dense_batch(problem, devices, search) if len(devices) > 1 else _alone(problem, int(devices[0]), search)
+    if len(devices) == 1:
+        return _alone(problem, int(devices[0]), search)
+    if problem.features > DENSE_LIMIT and (problem.counts[devices].max() > DENSE_LIMIT or problem.intercept):
+        low = problem.counts[devices].max() <= HIGH
+        return search(Padded(problem, devices) if low else Apart(problem, devices))
+    return _dense_batch(problem, devices, search)
 
 
 def pooled_top(problem: LinearModel, search: Search) -> float:
     """L = lambda_max( kappa sum_i w_i A_i^T A_i / n_i + diag(penalty) ), of f itself."""
     scale, penalty, table = problem.curvature * problem.weights / problem.counts, problem.penalty, problem.table
     n, d = table.A.shape
-    if d <= GRAM_LIMIT and d <= n and not sp.issparse(table.A):
+    if d <= search.gram_limit and d <= n and not sp.issparse(table.A):
         cuts = np.unique(np.linspace(0, n, 33).astype(int))
         parts: list[Any] = [None] * (len(cuts) - 1)
 
@@ -186,7 +214,7 @@ def _from_grams(problem: LinearModel) -> tuple[Array, float]:
 
 def _from_stacks(problem: LinearModel, search: Search) -> tuple[Array, float]:
     """The same where devices are many and small: their Gram matrices are worked on in stacks."""
-    values, tasks, penalty = np.empty(len(problem.counts)), _tasks(problem), np.diag(problem.penalty)
+    values, tasks, penalty = np.empty(len(problem.counts)), _tasks(problem, search), np.diag(problem.penalty)
     search.products, parts = PRODUCTS - POOLED, list(tasks)
 
     def measure(at: int) -> None:
@@ -211,15 +239,51 @@ def _feature_grams(problem: LinearModel, devices: NDArray[np.intp]) -> Array:
 
 def _alone(problem: LinearModel, device: int, search: Search) -> float:
     scale, penalty = problem.curvature / problem.counts[device], problem.penalty
-    limit = DENSE_LIMIT if sp.issparse(problem.table.A) else min(GRAM_LIMIT, int(problem.counts[device]))
+    limit = DENSE_LIMIT if sp.issparse(problem.table.A) else min(search.gram_limit, int(problem.counts[device]))
     if problem.features <= max(limit, DENSE_LIMIT):
         parts = (gram(rows, np.full(rows.shape[0], scale)) for _, rows in problem.pieces(device))
         return float(np.linalg.eigvalsh(sum(parts) + np.diag(penalty))[-1])
 
-    def product(v: Array) -> Array:
-        return np.asarray(scale * sum(rows.T @ (rows @ v) for _, rows in problem.pieces(device)) + penalty * v)
+    return float(search(Apart(problem, np.array([device])))[0])
 
-    return float(search(One(product, problem.features))[0])
+
+class Apart(Blocks):
+    """Kappa A_i^T A_i / n_i + diag(penalty) of some devices, each by two products with its own rows."""
+
+    def __init__(self, problem: LinearModel, devices: NDArray[np.intp]) -> None:
+        super().__init__(np.full(len(devices), problem.features))
+        self.problem, self.devices = problem, devices
+        self.penalty = problem.penalty
+
+    def __matmul__(self, v: Array) -> Array:
+        return np.array([self._of(int(i), x) for i, x in zip(self.devices, v, strict=True)])
+
+    def _of(self, device: int, x: Array) -> Array:
+        scale = self.problem.curvature / self.problem.counts[device]
+        total: Any = sum(rows.T @ (rows @ x) for _, rows in self.problem.pieces(device))
+        return np.asarray(scale * total + self.penalty * x, float)
+
+    def only(self, chosen: Chosen) -> Blocks:
+        """Some of the devices alone."""
+        return Apart(self.problem, self.devices[chosen])
+
+
+class Padded(Blocks):
+    """The same of devices with few rows each, all of them in two products."""
+
+    def __init__(self, problem: LinearModel, devices: NDArray[np.intp], X: Array | None = None) -> None:
+        super().__init__(np.full(len(devices), problem.features))
+        self.problem, self.devices = problem, devices
+        self.X = _dense_stack(problem, devices, problem.counts[devices]) if X is None else X
+        self.scale = (problem.curvature / problem.counts[devices])[:, None]
+
+    def __matmul__(self, v: Array) -> Array:
+        both = self.X.transpose(0, 2, 1) @ (self.X @ v[:, :, None])
+        return np.asarray(both[:, :, 0] * self.scale + self.problem.penalty * v)
+
+    def only(self, chosen: Chosen) -> Blocks:
+        """Some of the devices alone."""
+        return Padded(self.problem, self.devices[chosen], self.X[chosen])
 
 
 def _dense_batch(problem: LinearModel, devices: NDArray[np.intp], search: Search) -> Array:
