@@ -24,8 +24,12 @@ for name, method in methods.items():
 
 figure, axes = plots.new_figure(1)
 axes[0, 0].set_yscale("log")
+axes[0, 0].set_xticks(rounds)
 plots.curves(axes[0, 0], curves, markers=True)
 plots.finish(
-    axes[0, 0], "The guarantee of each method", "rounds K", "largest f(x) - f*"
+    axes[0, 0],
+    "From 10 rounds on, ITEM guarantees most",
+    "rounds K",
+    "largest f(x) − f*",
 )
 plots.save(figure, "05_worst_case.svg")

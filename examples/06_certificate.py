@@ -37,6 +37,6 @@ plots.finish(
     axes[0, 0],
     "Proof and counterexample nearly meet",
     "rounds K",
-    "relative width of the enclosure",
+    "relative width",
 )
 plots.save(figure, "06_certificate.svg")

@@ -19,7 +19,7 @@ print(f"found:  on these functions the error is {found:.5f}, in {dimensions} dim
 figure, axes = plots.new_figure(1)
 start = worst.x0 / np.linalg.norm(worst.x0)
 along = np.linspace(-3, 10, 200)
-for device, shade in ((0, "#0072B2"), (1, "#D55E00")):
+for device, shade in ((0, "#1F6F78"), (1, "#6B6B1E")):
     loss = worst.loss(device)
     axes[0, 0].plot(
         along,
@@ -30,7 +30,7 @@ for device, shade in ((0, "#0072B2"), (1, "#D55E00")):
 axes[0, 0].axvline(0, color="0.5", lw=0.8)
 plots.finish(
     axes[0, 0],
-    "The worst losses, towards the start",
+    "At the start, device 2 has 8 times the loss",
     "distance from the minimiser",
     "loss",
 )

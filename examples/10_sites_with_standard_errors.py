@@ -29,6 +29,9 @@ for row, line in enumerate(fitted.coefficients[1:]):
 axes[0, 0].axvline(0, color="0.5", lw=0.8)
 axes[0, 0].set_yticks(range(len(columns)), columns)
 plots.finish(
-    axes[0, 0], "Coefficients over three clinics", "log odds per standard deviation", ""
+    axes[0, 0],
+    "Two of four coefficients differ from zero",
+    "log odds per standard deviation",
+    "",
 )
 plots.save(figure, "10_sites_with_standard_errors.svg")

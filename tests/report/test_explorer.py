@@ -39,7 +39,7 @@ def test_the_race_can_be_played_scrubbed_dragged_and_switched(browser, results):
         browser, build(read(results, "r")),
         r"""const race = d.getElementById("tab-race"), out = {};
         const told = () => race.querySelector("[data-told]").textContent;
-        const own = () => Number(/own steps 1\/L.? ([\d.]+)/.exec(told())[1]);
+        const own = () => Number(/own steps 1\/L.?: ([\d.]+)/.exec(told())[1]);
         const scrub = race.querySelector("[data-k]");
         const go = (k) => { scrub.value = k; scrub.dispatchEvent(new w.Event("input")); };
         go(60);

@@ -9,7 +9,8 @@ import pytest
 
 from ownstep import InvalidInput
 from ownstep.report import build, explorer, read, story, write
-from ownstep.report.page import embedded, linked, maths
+from ownstep.report.page import embedded, headline, linked, maths
+from ownstep.report.titles import row_name
 
 from .conftest import ROOT, envelope, neural
 from .conftest import write as put
@@ -83,6 +84,23 @@ def test_numbers_are_linked_and_names_are_not():
     assert text.startswith('<a class="n" tabindex="-1" href="#there" title="x">Gain')
     assert "GD 1/L\u0304" in text
     assert maths("L_i < x^K") == "L<sub>i</sub> &lt; x<sup>K</sup>"
+    assert maths("1/N sum_i x_i, two classes a device") == "1/N Σ<sub>i</sub> x<sub>i</sub>, two classes per device"
+    assert headline("No <speed-ups> on SST-2") == (
+        'No &lt;<span class="nb">speed-ups</span>&gt; on <span class="nb">SST-2</span>'
+    )
+
+
+def test_numbers_that_a_file_packs_with_slashes_are_a_list_in_words():
+    text = str(linked("at 0.1/0.01/1e-4 over GD 1/L-bar 1.46/1.47/-, 3/4 of them, in 2026/a/b", "there", "x"))
+    assert re.sub("<[^>]*>", "", text) == (
+        "At 0.1, 0.01 and 1e-4 over GD 1/L\u0304 1.46, 1.47 and –, 3/4 of them, in 2026/a/b"
+    )
+
+
+def test_rows_of_numbers_are_named_in_words():
+    said = {"1 one": "one device", "10 iid": "10 devices, alike (iid)", "by_norm, 50 / 1": "by norm: 50 over 1"}
+    assert {what: row_name("curvature", what) for what in said} == said
+    assert row_name("w8a", "10 iid") == "10 iid"
 
 
 def test_the_page_stands_alone(results, tmp_path):

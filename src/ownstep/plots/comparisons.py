@@ -65,7 +65,7 @@ def demo(results: Mapping[str, Comparison], gap: float = 1e-4) -> Figure:
         ax.set_yticks(range(len(names)), [typeset(name) for name in names])
         ax.tick_params(axis="y", length=0)
         ax.invert_yaxis()
-        ax.set_xlim(0, 1.6 * max((reached[name] for name in names), default=1))
+        ax.set_xlim(0, 1.7 * max((reached[name] for name in names), default=1))
         ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         ax.grid(axis="y", visible=False)

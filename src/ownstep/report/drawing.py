@@ -131,7 +131,7 @@ def picture(chart: Chart, palette: Palette, message: str = "", names: Sequence[s
 def _tick_words(x: Scale, chart: Chart) -> list[tuple[float, list[str]]]:
     """Ticks of the horizontal axis, their words in as many lines as their place asks for."""
     ticks = [float(i) for i in range(len(chart.ticks))] if chart.ticks else x.ticks()
-    most = int((x.end - x.start) / max(1, len(ticks) - (0 if chart.kind == "points" else 1)) / 6.2)
+    most = int((x.end - x.start) / max(1, len(ticks) - (0 if chart.kind == "points" else 1)) / 6.6)
     texts = {t: typeset(chart.ticks[int(t)]) if chart.ticks else short(t) for t in ticks if x.low <= t <= x.high}
     return [(t, textwrap.wrap(text, max(4, most), break_long_words=False)[:3]) for t, text in texts.items()] or [
         (0, [])

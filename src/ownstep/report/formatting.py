@@ -17,6 +17,10 @@ IDENTIFIERS: tuple[tuple[str, str], ...] = (
     (r"\bmpnet, power\b", "all-mpnet-base-v2"),
     (rf"\b({'|'.join(DATA)}|digits) (1e-05|0\.0+1)\b", r"\1 at mu = \2"),
     (r"(?<=\d)e-0(?=\d\b)", "e-"),
+    (r"\b(classes|images|samples|\d+) a (class|device)\b", r"\1 per \2"),
+    (r"\bR0\b", "R₀"),
+    (r"\bL1, L2\b", "L₁, L₂"),
+    (r"\[-lambda, lambda\]", "[−λ, λ]"),
 )
 
 
@@ -53,8 +57,8 @@ def spell(value: Any, digits: int = 4) -> str:
 def typeset(text: str) -> str:
     """Names as they are printed, not as they are typed in a file: the mean smoothness, norms, data sets and splits.
 
-    >>> typeset("GD 1/L-bar"), typeset("||x^K||"), typeset("w8a 1e-05, by_norm")
-    ('GD 1/L̄', '‖x^K‖', 'W8A at mu = 1e-5, by norm')
+    >>> typeset("GD 1/L-bar"), typeset("||x^K||"), typeset("w8a 1e-05, by_norm"), typeset("R*/R0")
+    ('GD 1/L̄', '‖x^K‖', 'W8A at mu = 1e-5, by norm', 'R*/R₀')
     """
     for pattern, words in IDENTIFIERS:
         text = re.sub(pattern, words, text)

@@ -32,7 +32,7 @@ from ownstep.report.results import (
     read,
 )
 from ownstep.report.tables import tables
-from ownstep.report.titles import SHORT, renamed
+from ownstep.report.titles import SHORT, renamed, row_name
 from ownstep.support.errors import InvalidInput, OwnstepError
 from ownstep.support.files import write_atomically
 
@@ -62,6 +62,9 @@ NUMBER = re.compile(
     r"[12]/\(?L[-\w+]*\)?|L_?[\d₁₂]|W8A|SST-2|CIFAR-10|\b[A-Za-z_]+[-_]?\d+\w*)"
     r"|(?P<number>(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?:e[-+−]?\d+)?%?)"
 )
+
+PACKED = re.compile(r"(?<![\w/.])(?:\d[\d.]*(?:e-?\d+)?|-)(?:/(?:\d[\d.]*(?:e-?\d+)?|-)){2,}(?![\w/])")
+"""Three numbers or more with slashes between them."""
 
 
 def write(results: Path, target: Path, quick: bool = False) -> Results:
@@ -105,7 +108,8 @@ def build(results: Results, home: str = "") -> str:
                 "experiments": [_experiment(r, palette, drawn, splits) for r in records],
             }
     environment = templates()
-    environment.filters |= {"spell": spell, "fixed": fixed, "linked": linked, "maths": maths, "word": _word}
+    environment.filters |= {"spell": spell, "fixed": fixed, "linked": linked, "maths": maths, "headline": headline}
+    environment.filters["word"] = _word
     return environment.get_template("page.html").render(
         sections=sections,
         rows=[row for part in sections.values() for row in part["experiments"]],
@@ -201,7 +205,7 @@ class Numbers:
     """The numbers of a verdict, with their intervals on one logarithmic axis and the ticks of that axis."""
 
     def __init__(self, record: Record) -> None:
-        self.rows = [_number(n) for n in record.numbers]
+        self.rows = [_number(n, record.name) for n in record.numbers]
         ends = [v for row in self.rows if row["drawn"] for v in row["drawn"]]
         self.ticks: list[tuple[str, str]] = []
         if not ends:
@@ -219,9 +223,10 @@ class Numbers:
         return ",".join(line.format(f"var({'--faint' if text == '1' else '--line'})", at) for at, text in self.ticks)
 
 
-def _number(number: Mapping[str, Any]) -> dict[str, Any]:
+def _number(number: Mapping[str, Any], name: str) -> dict[str, Any]:
     """One number of a verdict; drawn are low end, value and high end, where a logarithmic axis can show them."""
     out = {k: number.get(k) for k in ("group", "what", "value", "low", "high", "runs", "note")}
+    out["what"] = row_name(name, str(out["what"]))
     value = out["value"] if is_number(out["value"]) else 0.0
     low, high = (float(bound) if is_number(bound := out[k]) else value for k in ("low", "high"))
     return out | {"drawn": (low, value, high) if 0 < low <= high else None}
@@ -306,7 +311,8 @@ def linked(text: str, place: str, pointer: str) -> Markup:
     way through the page does not stop at a thousand numbers.
     """
     text = typeset(text)
-    text, out, last = text[:1].upper() + text[1:], [], 0
+    text = PACKED.sub(_unpacked, text[:1].upper() + text[1:])
+    out, last = [], 0
     for match in NUMBER.finditer(text):
         out.append(maths(text[last : match.start()]))
         last = match.end()
@@ -318,9 +324,21 @@ def linked(text: str, place: str, pointer: str) -> Markup:
     return Markup('<a class="n" tabindex="-1" href="#{}" title="{}">{}</a>').format(place, pointer, whole)
 
 
+def _unpacked(match: re.Match[str]) -> str:
+    """Numbers that a file packs with slashes, as a list in words."""
+    *first, last = ("–" if part == "-" else part for part in match[0].split("/"))
+    return f"{', '.join(first)} and {last}"
+
+
 def maths(text: Any) -> Markup:
     """Escaped text in which L_i, x^K and the like have their indices and exponents set as such."""
     safe = str(escape(typeset(str(text))))
+    safe = re.sub(r"\bsum_(\w)\b", r"Σ<sub>\1</sub>", safe)
     safe = re.sub(r"\b([A-Za-z])_(\w)\b", r"\1<sub>\2</sub>", safe)
     safe = safe.replace("L-BFGS", '<span class="nb">L-BFGS</span>')
     return Markup(re.sub(r"\^(\w+)", r"<sup>\1</sup>", safe))
+
+
+def headline(text: Any) -> Markup:
+    """The same for the few words of a heading, where a compound is kept on one line too."""
+    return Markup(re.sub(r"\b(CIFAR-10|SST-2|speed-ups?)\b", r'<span class="nb">\1</span>', str(maths(text))))

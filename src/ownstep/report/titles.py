@@ -85,6 +85,15 @@ LINES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 """The same for the names of lines that are no methods."""
+DEALT = {"iid": "alike (iid)", "label": "by label", "by_norm": "by norm", "dirichlet": "Dirichlet 0.1"}
+ROWS: dict[str, tuple[tuple[str, str], ...]] = {
+    "curvature": (
+        (r"1 one", "one device"),
+        *((rf"(\d+) {split}", rf"\1 devices, {words}") for split, words in DEALT.items()),
+        *((rf"{split}, (\d+) / (\d+)", rf"{words}: \1 over \2") for split, words in DEALT.items()),
+    ),
+}
+"""The same for the rows of the numbers with their intervals."""
 
 
 def renamed(name: str, chart: Chart) -> Chart:
@@ -95,6 +104,11 @@ def renamed(name: str, chart: Chart) -> Chart:
         for view in chart.views
     ]
     return replace(chart, title=_first(CHARTS.get(name, ()), chart.title), views=views)
+
+
+def row_name(name: str, what: str) -> str:
+    """What one number of an experiment is, in plain words."""
+    return _first(ROWS.get(name, ()), what)
 
 
 def _first(patterns: Sequence[tuple[str, str]], text: str) -> str:

@@ -303,6 +303,8 @@ def figure(result: dict[str, Any]) -> Figure:
 def _plain(name: str) -> str:
     """An experiment's name as a reader would say it."""
     words = {"_": " ", "differences": "our constants", ", paper": ", paper's constants", "subset": "400 rows"}
-    for typed, said in (words | {"w8a all": "w8a all rows", "the paper's network": "network"}).items():
+    words |= {"w8a all": "w8a all rows", "the paper's network": "network", "devices, N": "devices, N ="}
+    words |= {"w8a": "W8A", "cifar10": "CIFAR-10", "sst2": "SST-2", "mnist": "MNIST", "dirichlet": "Dirichlet"}
+    for typed, said in words.items():
         name = name.replace(typed, said)
     return name

@@ -279,11 +279,11 @@ def figure(result: dict[str, Any]) -> Figure:
     )
     for i, (ax, (own, found)) in enumerate(zip(axes[0], cells.items(), strict=True)):
         ax.axvline(1, **ONE)
-        span_rows(ax, {name: {own: values} for name, values in found.items()})
+        span_rows(ax, {name.replace("w8a", "W8A"): {own: values} for name, values in found.items()})
         ax.set(xscale="log", xlim=(0.3, 5))
         if i:
             ax.set_yticklabels([])
-        plots.finish(ax, f"{own} over {ABLATIONS[own][0].split()[0]}", f"speed-ups to {len(LEVELS)} gaps", "")
+        plots.finish(ax, f"{own} over {ABLATIONS[own][0].split()[0]}", f"speed-up (range of {len(LEVELS)} gaps)", "")
     for ax in axes[1]:
         ax.remove()
     _worst_case_panel(drawn.add_subplot(axes[1, 0].get_gridspec()[1, :]), result["worst_case"])

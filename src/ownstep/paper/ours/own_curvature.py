@@ -208,5 +208,5 @@ def _by_devices(ax: Axes, result: dict[str, Any], name: str, rank: int) -> str:
 def _plain(name: str) -> str:
     """A dataset and its mu as a reader would say it."""
     data, _, mu = name.rpartition(" ")
-    said = {"sst2_words": "SST-2 words", "mnist": "MNIST", "heart_scaled": "heart disease, scaled"}
+    said = {"w8a": "W8A", "sst2_words": "SST-2 words", "mnist": "MNIST", "heart_scaled": "heart disease, scaled"}
     return f"{said.get(data, data.replace('_', ' '))}, mu {float(mu):.0e}".replace("e-0", "e-") if data else name

@@ -143,8 +143,8 @@ const Race = (() => {
 
   function tell(distance, apart) {
     const text = (v) => (v > 99 ? "far away" : v.toFixed(v < 0.1 ? 3 : 2));
-    const parts = METHODS.map(([key, name]) => `${name} ${text(distance[key])}`);
-    root.querySelector("[data-told]").textContent = `After ${state.k} rounds, distance to the minimiser: ${parts.join("; ")}. ` +
+    const parts = METHODS.map(([key, name]) => `${name}: ${text(distance[key])}`);
+    root.querySelector("[data-told]").textContent = `After ${state.k} rounds, the distances to the minimiser are: ${parts.join("; ")}. ` +
       (state.at === null ? `Own steps settle ${apart.toFixed(2)} away from it; switch to repair that.` : `Own steps switched after round ${state.at} and go to the minimiser.`);
   }
 

@@ -130,8 +130,11 @@ const Worst = (() => {
     root.querySelector("[data-told]").textContent = text;
     root.querySelector("[data-ratios]").textContent = `Only ratios matter. Here L\u2082/L\u2081 = ${Number((value("L2") / value("L1")).toPrecision(2))}, \u03bc/L\u0304 = ${value("mu")} and R*/R\u2080 = ${value("rstar")}. The sliders stop where worst cases were computed.`;
     const made = data.made || {}, versions = made.versions || {};
-    root.querySelector("[data-certified]").textContent = "Every point is proved by a certificate in exact fractions. Lines between points only join them: no number between two points is claimed. " +
-      "Diamonds are steps designed for that one point. They were searched for at L\u2082/L\u2081 = 9 only, a minute each, and are shown where they beat the best fixed step." + (made.commit ? ` Made by ${made.command} at commit ${made.commit}, ownstep ${versions.ownstep}, clarabel ${versions.clarabel}.` : "");
+    const proof = root.querySelector("[data-certified]"), command = document.createElement("code");
+    proof.textContent = "Every point is proved by a certificate in exact fractions. Lines between points only join them: no number between two points is claimed. " +
+      "Diamonds are steps designed for that one point. They were searched for at L\u2082/L\u2081 = 9 only, a minute each, and are shown where they beat the best fixed step.";
+    command.textContent = made.command;
+    if (made.commit) proof.append(" Made by ", command, ` at commit ${made.commit}, ownstep ${versions.ownstep}, clarabel ${versions.clarabel}.`);
   }
 
   function refresh() {

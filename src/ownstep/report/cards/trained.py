@@ -141,8 +141,8 @@ def contest(record: Record, figures: Sequence[Chart], every: Sequence[Split]) ->
     as_set, tuned = (sorted((s for s in at if s.who.endswith("tuned") is yes), key=_value) for yes in (False, True))
     names = (as_set[-1].rival, as_set[0].rival)
     return Card(
-        f"As set, {_extremes(as_set, tables, level)} times Algorithm 1's rounds to {level}; with both sides tuned, "
-        f"{_extremes(tuned, tables, level)} ({where.replace(': ', ', ')}, {at[0].runs} runs)",
+        f"As set, the rivals need {_extremes(as_set, tables, level)} times Algorithm 1's rounds to {level}; with both "
+        f"sides tuned, {_extremes(tuned, tables, level)} ({where.replace(': ', ', ')}, {at[0].runs} runs)",
         "As set, " + standing({s.rival: s.value for s in as_set[::-1]} | _ratios(tables, level, (MATCHED, NESTEROV))),
         lines=(OURS, *names, MATCHED, NESTEROV),
     )
