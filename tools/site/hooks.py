@@ -30,7 +30,9 @@ CURVATURE = "<!-- own curvature -->"
 NAMED = re.compile(r"^\| (\w+) ([\d.e-]+) \|", re.MULTILINE)
 SAID = {"sst2_words": "SST-2 words", "mnist": "MNIST", "heart_scaled": "heart disease, scaled"}
 CELL_CODE = re.compile(r"(?<=<code>)[^<]{12,}(?=</code>[^\n]*</t[dh]>)")
-PART = re.compile(r"(?:_|::|/|\()(?=\w)|(?<=[a-z]{4})(?=[A-Z][a-z])")
+PART = re.compile(r"(?:_|::|/|\()(?=\w)|(?<=[a-z]{4})(?=[A-Z][a-z]|\.py)")
+ONE = r"(?:</?strong>|[\d,–])+"
+COUNTS = re.compile(rf"<td>{ONE}(?: / {ONE})+</td>")
 OUTSIDE = re.compile(r"(?<=\]\()((?:\.\./)+)((?:results|examples/output|src|benchmarks|tests)/[^)#\s]+|[A-Z]+\.md)")
 
 
@@ -121,7 +123,8 @@ def typeset(claim: str) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Long names in tables break where a reader would break them."""
+    """Long names in tables break where a reader would break them; counts of one method stay on one line."""
+    html = COUNTS.sub(lambda match: match[0].replace(" / ", "&nbsp;/&nbsp;"), html)
     return CELL_CODE.sub(lambda match: PART.sub(r"\g<0><wbr>", match[0]), html)
 
 
