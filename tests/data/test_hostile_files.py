@@ -47,6 +47,7 @@ BAD = {
     "digits_label.csv": (_with("label", DAYS.strftime("%Y%m%d")), "the label 'label' holds dates (20200101)"),
     "label.csv": (_with("label", DAYS.strftime("%Y-%m-%d")), "the label 'label' holds dates"),
     "mac.csv": (_with("dose", range(40)).replace(b"\n", b"\r"), "lines end with a carriage return alone"),
+    "level.csv": (b"sex,sex=m,label\n" + b"m,1,0\nf,2,1\n" * 9, "called 'sex=m'"),
     "comments": (b"# nothing\n# else\n", "say which with --format"),
     "index.svm": (b"1 4000000000:3\n0 2:1\n", "line 1: the index 4000000000 is above the largest, 2147483647"),
     "short.npz": (_npz(features=["a", "b"]), "features must be 4 different names, one per column, got shape (2,)"),
@@ -173,3 +174,38 @@ def test_predictions_are_of_finite_rows_and_whole_models(tmp_path, capsys):
         main(["predict", str(new), "--model", str(model), "--out", str(below)])
     assert ended.value.code in (0, None)
     assert below.read_text().startswith("predicted,p(0),p(1)\n")
+
+
+def test_missing_values_between_blanks_are_missing(tmp_path):
+    """Tables of fixed width, and blanks that are no spaces: before, the column had to be a number as in the others."""
+    lines = ["age , dose\t, label", *[f"{40 + i} , {i}.5\t, {i % 2}" for i in range(30)]]
+    lines[3], lines[4], lines[5] = "NA , 1.5, 1", "41 , ?\t, 0", "\u00a0,2.5, 1"
+    (tmp_path / "wide.csv").write_text("\n".join(lines))
+    with pytest.raises(InvalidInput, match=r"line 4: column 'age' has no value; 3 of 30 rows .* in columns age, dose"):
+        ownstep.load(str(tmp_path / "wide.csv"))
+    found = ownstep.load(str(tmp_path / "wide.csv"), missing="drop")
+    assert (found.features, found.rows.shape, found.levels) == (("age", "dose"), (27, 2), {})
+
+
+def test_columns_with_an_equals_sign_keep_their_own_levels(tmp_path, capsys):
+    """Columns ``a`` and ``a=b`` were taken for one another, and the second was 0 in every prediction."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.choice(["b", "c"], 200), "a=b": rng.choice(["u", "v"], 200)})
+    frame["y"] = (rng.random(200) < np.where(frame["a=b"] == "v", 0.8, 0.3)).astype(int)
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    data = ownstep.load(str(tmp_path / "mine.csv"))
+    fitted = ownstep.glm.fit(*data.table(), features=data.features, levels=data.levels)
+    rows = read_features(str(tmp_path / "mine.csv"), data.features, data.levels)
+    np.testing.assert_array_equal(rows, data.rows)
+    assert np.ptp(fitted.model.predict(rows)[frame.a == "b", 1]) > 0.3
+
+
+def test_columns_with_a_comma_can_be_named(tmp_path, capsys):
+    frame = pd.DataFrame({"age": range(40), "born, day": DAYS.strftime("%Y-%m-%d"), "label": [0, 1] * 20})
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    with pytest.raises(SystemExit):
+        main(["fit", str(tmp_path / "mine.csv")])
+    assert """--ignore '"born, day"'""" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["fit", str(tmp_path / "mine.csv"), "--ignore", '"born, day",', "--json"])
+    assert len(json.loads(capsys.readouterr().out)["coefficients"]) == 2

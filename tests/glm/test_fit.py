@@ -300,6 +300,16 @@ def categories(n: int = 300, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
+def test_many_refused_sites_are_one_line_that_can_be_read():
+    rng = np.random.default_rng(0)
+    rows, labels = rng.standard_normal((400, 2)), rng.integers(0, 2, 400)
+    with pytest.raises(InvalidInput, match=r"; and 92 more sites\. .* --allow and their names") as caught:
+        fit(rows, labels, np.arange(400) % 100)
+    assert len(str(caught.value)) < 1000
+    with pytest.raises(InvalidInput, match="""--allow '"Basel, CH"'$"""):
+        fit(rows, labels, np.where(np.arange(400) < 8, "Basel, CH", "Zurich"))
+
+
 def test_the_reference_level_of_a_category_is_a_group_too(tmp_path):
     path = tmp_path / "mine.csv"
     categories().to_csv(path, index=False)

@@ -6,6 +6,7 @@ the options of its fields: typer wants every option as a parameter of its own.
 
 from __future__ import annotations
 
+import csv
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
@@ -177,8 +178,9 @@ class LogOptions:
 
 
 def listed(text: str | None) -> tuple[str, ...]:
-    """The parts of a list separated by commas."""
-    return () if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+    """The parts of a list separated by commas; in double quotes a part may have commas itself."""
+    parts = [] if not text else next(csv.reader([text], skipinitialspace=True), [])
+    return tuple(part.strip() for part in parts if part.strip())
 
 
 def numbers(option: str, text: str, kind: type = float) -> list[Any]:

@@ -13,11 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ownstep.data.files.wording import in_one_word
 from ownstep.support.errors import InvalidInput
 
 FEWEST_ROWS = 10
 ROWS_PER_COEFFICIENT = 3
 FEWEST_IN_A_GROUP = 5
+MOST_SITES = 8
+"""Sites whose reasons are listed."""
 
 
 def check(
@@ -46,10 +49,12 @@ def check(
         if why:
             refused[name] = why
     if refused:
-        said = "; ".join(f"{name} ({listed(why)})" for name, why in refused.items())
+        told = [f"{name} ({listed(why)})" for name, why in list(refused.items())[:MOST_SITES]]
+        more = f"; and {len(refused) - MOST_SITES} more sites" if len(refused) > MOST_SITES else ""
+        allowed = in_one_word(refused) if not more else "and their names"
         raise InvalidInput(
-            f"refused, as so few could be recognised: {said}. Join small groups or leave columns out with --ignore; "
-            f"or, where the owner agrees, --allow {','.join(refused)}"
+            f"refused, as so few could be recognised: {'; '.join(told)}{more}. Join small groups or leave columns out "
+            f"with --ignore; or, where the owner agrees, --allow {allowed}"
         )
 
 

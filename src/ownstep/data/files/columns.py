@@ -72,6 +72,9 @@ def encode(
         columns, kinds[name] = _levels(where, name, values, name in categories)
         parts.append(columns)
         names += [f"{name}={level}" for level in kinds[name][1:]]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(f"two columns would be called {twice!r}, one of them a level of a category: rename one")
     rows = parts[0] if len(parts) == 1 else np.hstack(parts)
     if not rows.shape[1]:
         raise InvalidInput("no column is left to learn from: all others are the label, the site, constant or ignored")
@@ -91,8 +94,8 @@ def as_features(table: Table, features: Sequence[str], levels: Mapping[str, Sequ
     """
     out = np.empty((len(table), len(features)))
     for i, feature in enumerate(features):
-        category = next((c for c in levels if feature.startswith(f"{c}=")), None)
-        name = feature if feature in table.columns or category is None else category
+        category = next((c for c, known in levels.items() if feature in {f"{c}={level}" for level in known[1:]}), None)
+        name = feature if category is None or (feature in table.columns and category not in table.columns) else category
         if name not in table.columns:
             raise InvalidInput(f"the model needs a column {name!r}, the file has {', '.join(table.columns[:20])}")
         values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
@@ -116,6 +119,15 @@ def as_features(table: Table, features: Sequence[str], levels: Mapping[str, Sequ
             )
         out[:, i] = words == feature[len(name) + 1 :]
     return out
+
+
+def kept_as_words(levels: Mapping[str, Sequence[str]]) -> set[str]:
+    """The categories whose levels are not all numbers: there 01 and True are names too."""
+
+    def whole(level: str) -> bool:
+        return is_number(level) and level_name(float(level)) == level
+
+    return {name for name, known in levels.items() if not all(map(whole, known))}
 
 
 def _without_gaps(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ownstep.data.files import faults
+from ownstep.data.files import faults, parquet
 from ownstep.data.files.stream import Place, opened
 from ownstep.data.files.wording import option
-from ownstep.support.errors import InvalidInput, plain_text, require_extra
+from ownstep.support.errors import InvalidInput, require_extra
 
 PIECE = 500_000
 """Values that are read at a time: few enough for the processor's cache, and the memory needed beyond the data's own."""
@@ -26,10 +25,10 @@ WHOLE = 1 << 28
 """Bytes up to which pandas reads a text file whole, on all cores: for a moment the numbers are there twice."""
 NUMBERS = "iufb"
 """Kinds of columns that are numbers, in NumPy's letters."""
-_ROW_NUMBERS = re.compile(r"__index_level_\d+__")
-"""How pandas calls an index without a name where it writes it as a column."""
 MISSING = ["?"]
 """What marks a missing value, beside an empty field and what pandas knows (NA, NaN, null, ...)."""
+BETWEEN_BLANKS = {"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"}
+"""The same where blanks stand around it, which pandas takes for words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +60,21 @@ class _Retype(Exception):
     """A column holds numbers here and words there: it has to be read as words."""
 
 
+class _Gaps(Exception):
+    """These words are missing values between blanks."""
+
+
 class _Spaces(Exception):
     """Fields begin with spaces, which pandas skips only where told to: that costs a sixth of its time."""
+
+
+@dataclass
+class _Known:
+    """What was found out about a file: columns of words, spaces before fields, words that are missing values."""
+
+    words: set[str]
+    spaces: bool = False
+    gaps: list[str] = field(default_factory=lambda: MISSING)
 
 
 def read_table(
@@ -74,20 +86,21 @@ def read_table(
     progress: bool | None = None,
 ) -> Table:
     """Read a table; ``apart`` are columns to keep out of the matrix, ``words`` those to be read as text."""
-    as_words, spaces = set(words), False
+    known = _Known(set(words))
     while True:
         try:
-            return _assemble(place, kind, apart, ignore, as_words, spaces, progress)
+            return _assemble(place, kind, apart, ignore, known, progress)
         except _Retype as found:
-            as_words.add(str(found))
+            known.words.add(str(found))
         except _Spaces:
-            spaces = True
+            known.spaces = True
+        except _Gaps as found:  # without them a column of words may be one of numbers
+            known.words, known.gaps = set(words), [*known.gaps, *found.args]
 
 
 def _assemble(
-    place: Place, kind: str, apart: Collection[str], ignore: Collection[str], words: set[str], spaces: bool,
-    progress: bool | None,
-) -> Table:  # fmt: skip
+    place: Place, kind: str, apart: Collection[str], ignore: Collection[str], known: _Known, progress: bool | None
+) -> Table:
     made = _Matrix()
     texts: dict[str, list[NDArray[Any]]] = {}
     aside: dict[str, list[NDArray[Any]]] = {}
@@ -95,7 +108,7 @@ def _assemble(
     numeric: tuple[str, ...] = ()
     truths: set[str] = set()
     gap = False
-    header, separator, pieces = _pieces(place, kind, words, spaces, progress)
+    header, separator, pieces = _pieces(place, kind, known, progress)
     for frame, expected in pieces:
         gap = gap or bool(frame.iloc[:, -1].isna().any())
         if not columns:
@@ -111,14 +124,14 @@ def _assemble(
             if kinds[name] not in NUMBERS or (kinds[name] == "b") != (name in truths):
                 raise _Retype(name)
         for name, parts in texts.items():
-            if name not in words and _is_number(frame[name]) and not frame[name].isna().all():
+            if name not in known.words and _is_number(frame[name]) and not frame[name].isna().all():
                 raise _Retype(name)
-            parts.append(_as_words(frame[name], spaces))
+            parts.append(_as_words(frame[name], known))
         for name, parts in aside.items():
             number = _is_number(frame[name])
-            if name not in words and parts and number != (parts[0].dtype.kind == "f"):
+            if name not in known.words and parts and number != (parts[0].dtype.kind == "f"):
                 raise _Retype(name)
-            parts.append(frame[name].to_numpy(float) if number else _as_words(frame[name], spaces))
+            parts.append(frame[name].to_numpy(float) if number else _as_words(frame[name], known))
         block = made.room(len(frame), len(numeric), expected)
         _fill(block, frame, numeric)
     numbers = made.rows()
@@ -193,17 +206,19 @@ def stacked(blocks: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return out
 
 
-def _pieces(
-    place: Place, kind: str, words: set[str], spaces: bool, progress: bool | None
-) -> tuple[bool, str, Iterator[Any]]:
+def _pieces(place: Place, kind: str, known: _Known, progress: bool | None) -> tuple[bool, str, Iterator[Any]]:
     try:
         import pandas  # noqa: F401
     except ModuleNotFoundError as error:
         raise require_extra("pandas", "files") from error
     if kind == "parquet":
-        return True, "", _parquet(place, progress)
+        return True, "", parquet.pieces(place, known.words, _rows_at_a_time, progress)
     header, separator, names = _first_line(place, kind)
-    return header, separator, _text(place, header, separator, names, words, spaces, progress)
+    return header, separator, _text(place, header, separator, names, known, progress)
+
+
+def _rows_at_a_time(columns: int) -> int:
+    return max(FEWEST_ROWS, PIECE // max(1, columns))
 
 
 def _first_line(place: Place, kind: str) -> tuple[bool, str, list[str]]:
@@ -241,14 +256,14 @@ def _check_names(place: Place, columns: tuple[str, ...], ignore: Collection[str]
 
 
 def _text(
-    place: Place, header: bool, separator: str, names: list[str], words: set[str], spaces: bool, progress: bool | None
+    place: Place, header: bool, separator: str, names: list[str], known: _Known, progress: bool | None
 ) -> Iterator[Any]:
     import pandas as pd
 
     options: dict[str, Any] = {
-        "sep": separator, "header": None, "names": names, "index_col": False, "na_values": MISSING,
-        "dtype": dict.fromkeys(words, str), "low_memory": False, "skipinitialspace": spaces,
-        "chunksize": max(FEWEST_ROWS, PIECE // len(names)),
+        "sep": separator, "header": None, "names": names, "index_col": False, "na_values": known.gaps,
+        "dtype": dict.fromkeys(known.words, str), "low_memory": False, "skipinitialspace": known.spaces,
+        "chunksize": _rows_at_a_time(len(names)),
     }  # fmt: skip
     try:
         _refuse_two_of_a_name(place, names)
@@ -268,7 +283,7 @@ def _text(
     except pd.errors.EmptyDataError as error:
         raise InvalidInput(f"{place.name!r} has a header and no row of data") from error
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        if not spaces:  # a quote after a space is none, unless spaces are skipped
+        if not known.spaces:  # a quote after a space is none, unless spaces are skipped
             raise _Spaces from error
         raise faults.ragged(place, separator) or InvalidInput(f"{place.name!r} cannot be read: {error}") from error
 
@@ -304,60 +319,20 @@ def _skip_header(file: IO[bytes]) -> int:
     return lines
 
 
-def _parquet(place: Place, progress: bool | None) -> Iterator[Any]:
-    try:
-        import pyarrow.parquet as parquet
-    except ModuleNotFoundError as error:
-        raise require_extra("pyarrow", "files") from error
-    from pyarrow import ArrowException
-
-    try:
-        with opened(place, progress) as file:
-            source = parquet.ParquetFile(place.path if _in_place(place) else io.BytesIO(file.read()))
-            width = max(1, len(source.schema_arrow))
-            for batch in source.iter_batches(batch_size=max(FEWEST_ROWS, PIECE // width)):
-                # Without pandas' own notes a named index is a column as others are, and gaps are plain nan or None.
-                yield _plain_types(place, batch).to_pandas(ignore_metadata=True), source.metadata.num_rows
-    except InvalidInput:
-        raise
-    except (ArrowException, ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{place.name!r} is no Parquet file, or damaged: {plain_text(str(error))}") from error
-
-
-def _plain_types(place: Place, batch: Any) -> Any:
-    """Decimals as numbers, without the row numbers that pandas adds; columns of lists and the like are refused."""
-    import pyarrow as pa
-
-    kept = [name for name in batch.schema.names if not _ROW_NUMBERS.fullmatch(name)]
-    batch = batch if len(kept) == batch.num_columns else batch.select(kept)
-    for i, field in enumerate(batch.schema):
-        if pa.types.is_decimal(field.type):
-            batch = batch.set_column(i, field.name, batch.column(i).cast(pa.float64()))
-        elif pa.types.is_nested(field.type):
-            raise InvalidInput(
-                f"{place.name!r}: column {field.name!r} holds {field.type} in every row, and one number or word is "
-                "read: write it as several columns, or write the file without it"
-            )
-    return batch
-
-
-def _in_place(place: Place) -> bool:
-    """Can it be read piece by piece from where it is? A packed one has to be unpacked first."""
-    with place.raw() as file:
-        return place.path is not None and file.read(4) == b"PAR1"
-
-
 def _is_number(column: Any) -> bool:
     return column.dtype.kind in NUMBERS
 
 
-def _as_words(column: Any, spaces: bool) -> NDArray[Any]:
+def _as_words(column: Any, known: _Known) -> NDArray[Any]:
     import pandas as pd
 
     codes, levels = pd.factorize(column)
     words = [str(level) for level in levels]
-    if not spaces and any(word.startswith(" ") for word in words):
+    if not known.spaces and any(word.startswith(" ") for word in words):
         raise _Spaces
+    gaps = [word for word in words if word.strip() in BETWEEN_BLANKS and word not in known.gaps]
+    if gaps:
+        raise _Gaps(*gaps)
     stripped = np.array([*[word.strip() for word in words], None], object)
     return np.asarray(stripped[codes])  # the code of a gap is -1
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.data.dataset import Dataset
-from ownstep.data.files.columns import MISSING_RULES, as_features, encode
+from ownstep.data.files.columns import MISSING_RULES, as_features, encode, kept_as_words
 from ownstep.data.files.frames import Table, read_table, stacked
 from ownstep.data.files.libsvm import read_libsvm
 from ownstep.data.files.npz import read_npz
@@ -102,7 +102,7 @@ def read_features(
     place = Place.of(name)
     kind = recognise(place, format)
     if kind in ("csv", "tsv", "parquet"):
-        return as_features(read_table(place, kind), features, levels)
+        return as_features(read_table(place, kind, words=kept_as_words(levels)), features, levels)
     if kind == "npz":
         rows, _, _, names = read_npz(place)
         if not np.isfinite(rows.data if hasattr(rows, "indptr") else rows).all():
