@@ -75,10 +75,10 @@ def test_the_exact_run_is_the_real_one(name: str) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda data: replace(data, slopes=1.5 * data.slopes),  # steeper than L allows
-        lambda data: replace(data, slopes=-data.slopes),  # not convex
+        lambda data: replace(data, v=1.5 * data.v),  # steeper than L allows
+        lambda data: replace(data, v=-data.v),  # not convex
         lambda data: replace(data, own=1.01 * data.own),  # beyond rstar
-        lambda data: replace(data, slopes=data.slopes[:1]),  # nothing to answer the second ask with
+        lambda data: replace(data, v=data.v[:1]),  # nothing to answer the second ask with
     ],
 )
 def test_data_that_no_functions_have_prove_nothing(spoil) -> None:

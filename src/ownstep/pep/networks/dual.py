@@ -213,8 +213,7 @@ def _part(every: Interpolation, chosen: NDArray[np.bool_]) -> Interpolation:
 
 def _rough(program: Program, deadline: float) -> tuple[Scaled, _Found]:
     """A first answer, which tells how large every vector gets."""
-    count = program.interpolation.count
-    scaled = Scaled(program, program.blocks.units, np.full(count, program.value_unit))
+    scaled = Scaled(program, program.blocks.units, program.value_units)
     return scaled, _solve(scaled, 1e-7, 1e-4, deadline, refined=False)
 
 

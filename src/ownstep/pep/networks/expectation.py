@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ownstep.engines.participation import Bernoulli, Cohort
 from ownstep.pep.networks.kind_vectors import Frame, Kinds, Shared
-from ownstep.pep.networks.network_trace import Follower, Path, answer
-from ownstep.pep.networks.program import Blocks, combine, interpolate, triples
+from ownstep.pep.networks.network_trace import Follower, Path, answer, own_minimisers
+from ownstep.pep.networks.program import Blocks, combine, interpolate, triples, value_units
 from ownstep.pep.networks.scaled import Program
 from ownstep.pep.proof.certify import rational
 from ownstep.pep.trace.symbolic import NotLinear, explain
@@ -97,7 +97,7 @@ def pose_mean(asked: Question) -> tuple[Program, Path]:
     slope = asked.r0 * float(kinds.L.max())
     start = frame.shared(asked.r0)
     tilt = frame.balanced(slope, kinds.weights, np.zeros(0)) if tilted else None
-    own = frame.stack(asked.r0) if tilted and asked.own else None
+    own = own_minimisers(frame, asked.r0, tilt) if tilt is not None and asked.own else None
     follower = Follower(frame, tilt, slope)
     points = ends_of(asked, follower, start)
     if asked.metric != "distance":
@@ -123,7 +123,8 @@ def pose_mean(asked: Question) -> tuple[Program, Path]:
             for c in np.flatnonzero(inter.value[:, at] >= 0):
                 values[inter.value[c, at]] += float(p) * kinds.weights[c]
     target = blocks.packed([combine(forms, factors)])[0]
-    return Program(blocks, inter, (), blocks.packed(heads), head_names, target, values, slope * asked.r0), path
+    units = value_units(inter, kinds, slope * asked.r0)
+    return Program(blocks, inter, (), blocks.packed(heads), head_names, target, values, units), path
 
 
 def ends_of(asked: Question, follower: Follower, start: Shared) -> list[tuple[Fraction, Shared]]:

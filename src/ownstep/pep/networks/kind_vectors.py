@@ -25,6 +25,10 @@ from ownstep.plan import Devices
 Array = NDArray[np.float64]
 
 
+STIFF = 0.02
+"""Losses are nearly quadratics where 1 - mu / L is less."""
+
+
 def _refuse(operation: str) -> NoReturn:
     raise NotLinear(f"{operation} is not linear")
 
@@ -55,6 +59,16 @@ class Kinds:
 
     def __len__(self) -> int:
         return len(self.counts)
+
+    @property
+    def bend(self) -> Array:
+        """How far from quadratics the losses are, 1 - mu / L: as large a part of a gradient is not known from mu."""
+        return np.asarray(1 - self.mu / self.L)
+
+    @property
+    def stiff(self) -> NDArray[np.bool_]:
+        """Kinds whose losses are nearly quadratics."""
+        return np.asarray(self.bend < STIFF)
 
     @property
     def shares(self) -> Array:
@@ -118,15 +132,17 @@ class Frame:
         self.units.append(unit)
         return Shared(np.eye(len(self.units))[-1], self)
 
-    def stack(self, unit: float, free: NDArray[np.bool_] | None = None) -> Agents:
-        """One new vector per device; kinds with ``free`` False have none."""
+    def stack(self, unit: float | Array, free: NDArray[np.bool_] | None = None) -> Agents:
+        """One new vector per device, its unit per kind or one for all; kinds with ``free`` False have none."""
         count = len(self.kinds)
         free = np.ones(count, bool) if free is None else free
         mean = np.zeros((count, len(self.units) + count))
         for c in range(count):
             mean[c, len(self.units) + c] = float(free[c])
-        self.units += [unit] * count
-        return Agents(mean, self._difference(unit, free), self)
+        each = np.where(free, unit, 1.0)
+        self.units += each.tolist()
+        apart = each[free & self.kinds.twins]
+        return Agents(mean, self._difference(float(apart.max(initial=0.0)) or 1.0, free), self)
 
     def balanced(self, unit: float, weights: Array, total: Array) -> Agents:
         """One new vector per device such that sum_c weights_c mean_c is the row ``total``."""

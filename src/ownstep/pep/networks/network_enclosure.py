@@ -16,7 +16,7 @@ from ownstep.pep.networks.basis import on_class, rebased
 from ownstep.pep.networks.dual import Hint, Proof, narrowly, prove
 from ownstep.pep.networks.kind_vectors import Kinds, Shared
 from ownstep.pep.networks.network_trace import Evaluation, Path, by_kind, follow
-from ownstep.pep.networks.program import Blocks, Form, combine, in_time, interpolate, mixings, triples
+from ownstep.pep.networks.program import Blocks, Form, combine, in_time, interpolate, mixings, triples, value_units
 from ownstep.pep.networks.question import Question, marks_of
 from ownstep.pep.networks.scaled import Program
 from ownstep.support.errors import InvalidInput, OwnstepError
@@ -81,7 +81,7 @@ def pose(
         head_names,
         blocks.packed([target])[0],
         target_values,
-        path.follower.slope * asked.length,
+        value_units(inter, kinds, path.follower.slope * asked.length),
     )
     return program, path
 

@@ -51,7 +51,7 @@ class Follower:
         """Grad f_i at device i's point, in the method's units: a new stack v + mu x + tilt, times these."""
         kinds = self.frame.kinds
         points = x.spread() if isinstance(x, Shared) else x
-        v = self.frame.stack(self.slope, kinds.mu < kinds.L)
+        v = self.frame.stack(self.slope * kinds.bend, kinds.mu < kinds.L)
         self.evaluations.append(Evaluation(name, points, v))
         slope: Agents = v + by_kind(kinds.mu, points)
         return kinds.unit * (slope if self.tilt is None else slope + self.tilt)
@@ -118,6 +118,18 @@ def by_kind(numbers: Array, x: Agents) -> Agents:
     return Agents(column * x.mean_rows, column * x.difference, x.frame)
 
 
+def own_minimisers(frame: Frame, length: float, tilt: Agents) -> Agents:
+    """The points x_i* where f_i is least, and its gradient v + mu x_i* + grad f_i(x*) is zero.
+
+    Of losses that are nearly quadratics v is the new vector: it is too small to be seen in a sum with the others.
+    """
+    kinds = frame.kinds
+    stiff, mu = kinds.stiff, np.where(kinds.stiff, kinds.mu, 1.0)
+    size = np.where(stiff, length * float(kinds.L.max()) * kinds.bend, length)
+    found = frame.stack(size, kinds.mu < kinds.L)
+    return by_kind(np.where(stiff, -1 / mu, 1.0), found) + by_kind(np.where(stiff, -1 / mu, 0.0), tilt)  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True, eq=False)
 class Path:
     """A method's rounds on symbolic vectors.
@@ -175,7 +187,7 @@ def follow(
     slope = length * float(kinds.L.max())
     start: Any = frame.stack(length) if apart else frame.shared(length)
     tilt = frame.balanced(slope, kinds.weights, np.zeros(0)) if tilted else None
-    minimisers = frame.stack(length) if own else None
+    minimisers = own_minimisers(frame, length, tilt) if own and tilt is not None else None
     follower = Follower(frame, tilt, slope)
     averaging = Averaging(frame, factor, network is not None and network.each_round)
     try:

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ownstep.pep.conditions.assemble import pack, quadratics, triangle
-from ownstep.pep.networks.kind_vectors import Agents, Frame, Shared, padded
+from ownstep.pep.networks.kind_vectors import Agents, Frame, Kinds, Shared, padded
 from ownstep.pep.networks.network_trace import Evaluation
 from ownstep.support.errors import OwnstepError
 
@@ -168,12 +168,16 @@ def triples(
     names = ["*", *(e.name for e in evaluations)]
     found = [(e.x, e.v) for e in evaluations]
     if own is not None:
-        kinds = blocks.kinds
-        bent = Agents(kinds.mu[:, None] * own.mean_rows, kinds.mu[:, None] * own.difference, own.frame)
-        v = -bent if tilt is None else -(bent + tilt)
         names.append("own")
-        found.append((own, v))
+        found.append((own, v_of_own(own, tilt)))
     return tuple(names), found
+
+
+def v_of_own(own: Agents, tilt: Agents | None) -> Agents:
+    """The v of the devices' own minimisers, where v + mu x + tilt = 0."""
+    mu = own.frame.kinds.mu[:, None]
+    bent = Agents(mu * own.mean_rows, mu * own.difference, own.frame)
+    return -bent if tilt is None else -(bent + tilt)
 
 
 def interpolate(blocks: Blocks, names: tuple[str, ...], found: Sequence[tuple[Agents, Agents]]) -> Interpolation:
@@ -208,6 +212,14 @@ def interpolate(blocks: Blocks, names: tuple[str, ...], found: Sequence[tuple[Ag
     values = sp.csr_array((entries, where), shape=(len(pairs), total))
     stacked = sp.csr_array(sp.vstack(parts)) if parts else sp.csr_array((0, blocks.length))
     return Interpolation(names, pairs, value, Rows(stacked, values))
+
+
+def value_units(inter: Interpolation, kinds: Kinds, unit: float) -> Array:
+    """What one unit of each value stands for, which is less where losses are nearly quadratics."""
+    units = np.empty(inter.count)
+    for c, bend in enumerate(kinds.bend):
+        units[inter.value[c][inter.value[c] >= 0]] = unit * bend
+    return units
 
 
 @dataclass(frozen=True, eq=False)

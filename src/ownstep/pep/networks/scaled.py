@@ -24,7 +24,7 @@ class Program:
     heads : packed rows of the bounded squares, each divided by its bound.
     head_names : what they bound.
     target, target_values : the metric over the packed blocks and the values.
-    value_unit : unit of the values.
+    value_units : of every value.
     """
 
     blocks: Blocks
@@ -34,7 +34,7 @@ class Program:
     head_names: tuple[str, ...]
     target: Array
     target_values: Array
-    value_unit: float
+    value_units: Array
 
 
 @dataclass(frozen=True, eq=False)

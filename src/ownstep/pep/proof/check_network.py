@@ -102,8 +102,7 @@ class Case:
             self.ends = lo, hi
         self.devices = sum(count for count, _, _, _ in read)
         self.share = [count / self.devices for count, _, _, _ in read]
-        self.weight = [count * weight for count, weight, _, _ in read]
-        self.each = [weight for _, weight, _, _ in read]
+        self.each, self.weight = [w for _, w, _, _ in read], [count * w for count, w, _, _ in read]
         self.mu, self.L = [mu for _, _, mu, _ in read], [L for _, _, _, L in read]
         self.every = range(len(read))
         self.twins = [c for c in self.every if read[c][0] > 1 or s["any_number"]]
@@ -222,7 +221,8 @@ def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], 
     if s["metric"].split("_")[0] in ("value", "gradient"):
         evaluate("K", judged)
     if tilt is not None and rstar != "inf":
-        z = case.fresh("z")
+        flat = [0 * m if m < L else -1 / m for m, L in zip(case.mu, case.L, strict=True)]  # mu z = -s where mu = L
+        z = case.combine((ONE, case.fresh("z", free=lambda c: case.mu[c] < case.L[c])), (flat, tilt))
         triples["own"] = (z, case.combine((-ONE, tilt), ([-mu for mu in case.mu], z)))
     return triples, mixed, tilt, start, judged, stack
 

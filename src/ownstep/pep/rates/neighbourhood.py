@@ -27,8 +27,8 @@ from ownstep.pep.networks.instances.lower_search import factors
 from ownstep.pep.networks.instances.replay import recover, settle_on
 from ownstep.pep.networks.kind_vectors import Agents, Frame, Shared, padded, size
 from ownstep.pep.networks.network_enclosure import INSIDE, Upper
-from ownstep.pep.networks.network_trace import Evaluation, Follower, Path
-from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples
+from ownstep.pep.networks.network_trace import Evaluation, Follower, Path, own_minimisers
+from ownstep.pep.networks.program import Blocks, interpolate, mixings, triples, value_units
 from ownstep.pep.networks.question import Question, Start
 from ownstep.pep.networks.scaled import Program
 from ownstep.pep.networks.spectral import Spectral
@@ -135,7 +135,7 @@ def _farthest(asked: Question, lifted: Lifted, factor: float | None, inside: flo
     frame = Frame(kinds)
     network = asked.network
     tilt = frame.balanced(unit * float(kinds.L.max()), kinds.weights, np.zeros(0))
-    own = frame.stack(unit)
+    own = own_minimisers(frame, unit, tilt)
     runner = Runner(asked.method, asked.told, frame, network, pooled=False)
     runner.averaging.factor = factor if factor is not None else runner.averaging.factor
     runner.follower = Follower(frame, tilt, unit * float(kinds.L.max()))
@@ -161,7 +161,8 @@ def _farthest(asked: Question, lifted: Lifted, factor: float | None, inside: flo
     names = tuple(f"kind {c}: ||x_i* - x*||^2 <= rstar^2" for c in range(len(kinds)))
     lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
     target = blocks.packed([blocks.average(stack, stack, kinds.shares)])[0]
-    rows = (blocks.packed(heads), names, target, np.zeros(inter.count), float(kinds.L.max()) * unit**2)
+    units = value_units(inter, kinds, float(kinds.L.max()) * unit**2)
+    rows = (blocks.packed(heads), names, target, np.zeros(inter.count), units)
     program = Program(blocks, inter, tuple(mixings(blocks, steps, lo, hi)), *rows)
     path = Path(moved.frame, tuple(seen), tilt, stack, own, (), (stack,), tuple(steps), follower)
     return Upper(prove(program, inside=inside), program, path, None)

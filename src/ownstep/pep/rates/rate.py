@@ -120,6 +120,8 @@ def rate(
         )
     lifted = lift(method, devices, network, memory + 1)
     names = [name for name, v in lifted.rounds[0].state.items() if _used(v)]
+    if not names:
+        raise InvalidInput(f"{type(method).__name__} rests after one round on these losses: there is no rate to find")
     small = len(devices) <= MOST
     unit = lifted.frame.kinds.unit
     lower, exact = slowest(method, measured(devices, 1 / unit), names, network, unit) if small else (0.0, lifted.pooled)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ownstep.pep.networks.kind_vectors import STIFF
 from ownstep.pep.networks.network_trace import answer, held, in_network, on_any_network
 from ownstep.pep.proof.check import positive
 from ownstep.pep.trace.units import measured
@@ -94,11 +95,15 @@ class Dyadic:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What the solver found, by distinct loss: gradients at x*, gradients in the order asked for, and minimisers."""
+    """What the solver found, by distinct loss: gradients s at x*, v in the order asked for, minimisers, and v at these.
+
+    A gradient is v + mu x + s at the point x where it is taken, whatever rounding did to the point before.
+    """
 
     tilts: Array
-    slopes: Array
+    v: Array
     own: Array | None
+    v_own: Array | None
 
 
 def dyadic(numbers: Any) -> Numbers:
@@ -137,7 +142,7 @@ class _Run:
         self.mu = [Fraction(float(self.devices.mu[i])) for i in first]
         self.L = [Fraction(float(self.devices.L[i])) for i in first]
         self.seen: list[Numbers] = []
-        self.slopes: list[Numbers] = []
+        self.v: list[Numbers] = []
         self.known: list[dict[Any, Numbers]] = [{} for _ in first]
         self.tilts = self._tilts()
 
@@ -156,18 +161,29 @@ class _Run:
         return out
 
     def _gradient(self, x: Numbers, _: str) -> Numbers:
-        """The next gradients of all devices: the solver's, whatever the point; both are kept."""
+        """The next gradients of all devices."""
+        self._look(x)
+        return np.asarray(
+            (self.asked.units.curvature * self._slopes(-1))[self.of]
+        )  # a power of two: nothing is rounded
+
+    def _slopes(self, k: int) -> Numbers:
+        """The gradients of all losses that were asked for in the k-th place."""
+        mu = np.array([_over(mu) for mu in self.mu], dtype=object)
+        return np.asarray(self.v[k] + self.tilts + mu[:, None] * self.seen[k])
+
+    def _look(self, x: Numbers) -> None:
+        """The next v of all losses are the solver's, whatever the point; both are kept."""
         k = len(self.seen)
         points = np.broadcast_to(x, (len(self.of), self.instance.x0.shape[1]))
         self.seen.append(points[self.first])
-        if k >= len(self.data.slopes):
+        if k >= len(self.data.v):
             raise Impossible
-        rows = dyadic(self.scale * self.data.slopes[k])
+        rows = dyadic(self.scale * self.data.v[k])
         for j, at in enumerate(self.seen[-1]):  # who is asked twice at one point answers the same
             if self.asked.subgradients is None:
                 rows[j] = self.known[j].setdefault(tuple(map(_fraction, at)), rows[j])
-        self.slopes.append(rows)
-        return np.asarray((self.asked.units.curvature * rows)[self.of])  # a power of two: nothing is rounded
+        self.v.append(rows)
 
     def error(self) -> Fraction:
         """The metric reached."""
@@ -244,7 +260,9 @@ class _Run:
             return False
         ratio = Fraction(float(asked.subgradients[0])) / Fraction(float(asked.devices.L[0]))
         return any(
-            _square(row) > (ratio * self.L[j]) ** 2 for rows in (self.tilts, *self.slopes) for j, row in enumerate(rows)
+            _square(row) > (ratio * self.L[j]) ** 2
+            for rows in (self.tilts, *(v + self.tilts for v in self.v))
+            for j, row in enumerate(rows)
         )
 
     def _bounds(self, x0: Numbers) -> None:
@@ -257,7 +275,8 @@ class _Run:
             rows = [f**2 * _square(self.tilts[j]) for f, j in zip(share, self.of, strict=True)]
             fits = fits and sum(rows, Fraction(0)) / len(rows) <= Fraction(asked.start.gradients) ** 2
         if asked.start.trackers is not None:
-            first = [[f * x.fraction for x in self.slopes[0][j]] for f, j in zip(share, self.of, strict=True)]
+            slopes = self._slopes(0)
+            first = [[f * x.fraction for x in slopes[j]] for f, j in zip(share, self.of, strict=True)]
             middle = [sum(column, Fraction(0)) / len(first) for column in zip(*first, strict=True)]
             off = [sum(((x - m) ** 2 for x, m in zip(row, middle, strict=True)), Fraction(0)) for row in first]
             fits = fits and sum(off, Fraction(0)) / len(off) <= Fraction(asked.start.trackers) ** 2
@@ -275,7 +294,7 @@ class _Run:
             assert self.marked is not None
             point = rows[self.marked]
         if kind in ("value", "gradient"):
-            self._gradient(point, "K")
+            self._look(point)
         if self._steep():
             raise Impossible
         last = [self._potential(j) for j in range(len(self.first))]
@@ -288,7 +307,8 @@ class _Run:
             return _square(point)
         weights = [Fraction(float(w)) for w in self.devices.weights]
         if kind == "gradient":
-            columns = zip(*([x.fraction for x in self.slopes[-1][j]] for j in self.of), strict=True)
+            slopes = self._slopes(-1)
+            columns = zip(*([x.fraction for x in slopes[j]] for j in self.of), strict=True)
             return sum((sum(w * x for w, x in zip(weights, c, strict=True)) ** 2 for c in columns), Fraction(0))
         square = _square(point)
         return sum(
@@ -300,22 +320,33 @@ class _Run:
         zero = [Fraction(0)] * self.instance.x0.shape[1]
         s = [x.fraction for x in self.tilts[j]]
         X, V = [zero], [zero]
-        for points, slopes in zip(self.seen, self.slopes, strict=True):
-            x = [_fraction(a) for a in points[j]]
-            X.append(x)
-            V.append([g.fraction - self.mu[j] * a - b for g, a, b in zip(slopes[j], x, s, strict=True)])
+        for points, v in zip(self.seen, self.v, strict=True):
+            X.append([_fraction(a) for a in points[j]])
+            V.append([a.fraction for a in v[j]])
         last = len(X) - 1
+        if self.mu[j] == self.L[j]:
+            far = self.data.own is not None and sum(b * b for b in s) > (Fraction(self.asked.rstar) * self.mu[j]) ** 2
+            if far or any(any(row) for row in V):
+                raise Impossible
+            return Fraction(0)
         if self.data.own is not None:
-            z = [Fraction(float(a)) for a in self.scale * self.data.own[j]]
+            z, v_own = self._minimiser(j)
             if sum((a * a for a in z), Fraction(0)) > Fraction(self.asked.rstar) ** 2:
                 raise Impossible
             X.append(z)
-            V.append([-self.mu[j] * a - b for a, b in zip(z, s, strict=True)])
-        if self.mu[j] == self.L[j]:
-            if any(any(row) for row in V[: last + 1]):
-                raise Impossible
-            return Fraction(0)
+            V.append(v_own)
         return _largest(X, V, None if self.asked.subgradients is not None else self.L[j] - self.mu[j])[last]
+
+    def _minimiser(self, j: int) -> tuple[list[Fraction], list[Fraction]]:
+        """A loss's own minimiser z, and v there: v + mu z + s = 0, and what is small is taken as it is."""
+        assert self.data.own is not None
+        assert self.data.v_own is not None
+        mu, s = self.mu[j], [x.fraction for x in self.tilts[j]]
+        if mu > (1 - Fraction(STIFF)) * self.L[j]:
+            v = [Fraction(float(a)) for a in self.scale * self.data.v_own[j]]
+            return [-(a + b) / mu for a, b in zip(v, s, strict=True)], v
+        z = [Fraction(float(a)) for a in self.scale * self.data.own[j]]
+        return z, [-mu * a - b for a, b in zip(z, s, strict=True)]
 
 
 def _fraction(x: Dyadic | Fraction) -> Fraction:

@@ -19,7 +19,8 @@ from ownstep.pep.networks.instances.exact_replay import Data, exact_error
 from ownstep.pep.networks.instances.mirrored import Mirror
 from ownstep.pep.networks.kind_vectors import Agents
 from ownstep.pep.networks.network_enclosure import Upper
-from ownstep.pep.networks.network_trace import Evaluation, answer, held, in_network, on_any_network
+from ownstep.pep.networks.network_trace import answer, held, in_network, on_any_network
+from ownstep.pep.networks.program import v_of_own
 from ownstep.pep.networks.question import Question
 from ownstep.pep.solve.interpolant import Interpolant, Pieces
 from ownstep.pep.trace.units import Units, measured
@@ -102,25 +103,27 @@ def recover(asked: Question, found: Upper, factor: float | None, mirror: Mirror 
     space = _Space(found, frames, None if mirror is None else mirror.turns.shape[1])
     labels = np.column_stack([index, np.round(directions.reshape(len(index), -1), 9)]) + 0.0
     _, first, of = np.unique(labels, axis=0, return_index=True, return_inverse=True)
-    losses, tilts, own = [], [], []
+    path, losses, tilts, own = found.path, [], [], []
+    at_own = None if path.own is None else v_of_own(path.own, path.tilt)
     for i in first:
         c, u = int(index[i]), directions[i]
         losses.append(space.loss(c, u))
-        tilts.append(np.zeros(space.dim) if found.path.tilt is None else space.vector(found.path.tilt, c, u))
-        own.append(None if found.path.own is None else space.vector(found.path.own, c, u))
+        tilts.append(np.zeros(space.dim) if path.tilt is None else space.vector(path.tilt, c, u))
+        own.append(None if path.own is None else space.vector(path.own, c, u))
     of = of.reshape(-1)
     share = np.bincount(of, weights=devices.weights)
     origin = np.zeros(space.dim)
     slopes = np.stack([loss.gradient(origin) for loss in losses]) + np.stack(tilts)
     straight = np.stack(tilts) - share @ slopes  # the same for all: x* = 0 is the minimiser, not only nearly
-    x0 = np.stack([space.vector(found.path.start, int(index[i]), directions[i]) for i in range(len(of))])
+    x0 = np.stack([space.vector(path.start, int(index[i]), directions[i]) for i in range(len(of))])
     W = None if mirror is None else mirror.W
     if mirror is None and asked.network is not None and factor is not None:
         W = factor * np.eye(len(of)) + (1 - factor) / len(of)
-    evaluated = found.path.follower.evaluations
-    asked_for = [[space.slope(e, int(index[i]), directions[i]) for i in first] for e in evaluated]
-    minimisers = None if found.path.own is None else np.array(own)
-    data = Data(np.stack(tilts), np.array(asked_for) + np.stack(tilts), minimisers)
+    evaluated = path.follower.evaluations
+    asked_for = [[space.vector(e.v, int(index[i]), directions[i]) for i in first] for e in evaluated]
+    minimisers = None if path.own is None else np.array(own)
+    v_own = None if at_own is None else np.stack([space.vector(at_own, int(index[i]), directions[i]) for i in first])
+    data = Data(np.stack(tilts), np.reshape(asked_for, (len(evaluated), len(first), space.dim)), minimisers, v_own)
     instance = NetworkInstance(0.0, tuple(losses), straight, of, x0, W, devices, data=data)
     return replace(instance, scale=_scale(asked, instance, own))
 
@@ -142,7 +145,7 @@ def _scale(asked: Question, instance: NetworkInstance, own: list[Array | None]) 
     if asked.subgradients is not None and instance.data is not None:
         data, ratio = instance.data, float(asked.subgradients[0] / asked.devices.L[0])
         for j, loss in enumerate(instance.losses):
-            longest = np.linalg.norm([data.tilts[j], *data.slopes[:, j]], axis=1).max()
+            longest = np.linalg.norm([data.tilts[j], *(data.tilts[j] + data.v[:, j])], axis=1).max()
             limits.append(ratio * loss.L / max(float(longest), 1e-300))
     if asked.start.trackers is not None:
         slopes = scale * instance.gradients(instance.x0)
@@ -177,11 +180,6 @@ class _Space:
             out[self.starts[b] : self.starts[b] + len(placed)] = placed
         return out
 
-    def slope(self, e: Evaluation, c: int, u: Array) -> Array:
-        """The gradient of the tilted loss at an evaluation's point."""
-        mu = float(self.found.program.blocks.kinds.mu[c])
-        return np.asarray(self.vector(e.v, c, u) + mu * self.vector(e.x, c, u))
-
     def loss(self, c: int, u: Array) -> Interpolant:
         """The tilted loss h of that member."""
         kinds, program, path = self.found.program.blocks.kinds, self.found.program, self.found.path
@@ -193,12 +191,10 @@ class _Space:
             slopes.append(self.vector(slope, c, u))
         if path.own is not None:
             points.append(self.vector(path.own, c, u))
-            slopes.append(
-                -mu * points[-1] - self.vector(path.tilt, c, u) if path.tilt is not None else -mu * points[-1]
-            )
+            slopes.append(self.vector(v_of_own(path.own, path.tilt), c, u))
         at, v = np.stack(points), np.stack(slopes)
         value = program.interpolation.value[c]
-        phi = np.where(value >= 0, self.found.proof.values[np.maximum(value, 0)] if mu < L else 0.0, 0.0)
+        phi = np.append(self.found.proof.values, 0.0)[value]  # those at -1 are zero
         made = Interpolant if kinds.smooth else Pieces
         return made(at, v + mu * at, phi + mu / 2 * np.sum(at**2, axis=1), mu, L)
 
