@@ -90,3 +90,7 @@ def test_bad_files_and_columns(tmp_path, small_logistic):
         history.save(tmp_path / "file" / "h")
     with pytest.raises(InvalidInput, match="a history has the columns"):
         History("h", {}, np.zeros(1), np.zeros(1), "")
+    for nameless in ("", ".", "a\0b", None, 3, b"h"):
+        for call in (history.save, History.load):
+            with pytest.raises(InvalidInput, match="the path of a history must name a file, got"):
+                call(nameless)

@@ -96,6 +96,10 @@ def test_bad_input_is_both_one_of_our_errors_and_a_value_error():
         (lambda: OwnStepClassifier().fit(X, Y, groups=np.array([1, "a"] * 15, object)), "one word per row"),
         (lambda: OwnStepClassifier(fit_intercept="no").fit(X, Y), "fit_intercept must be True or False, got 'no'"),
         (lambda: OwnStepClassifier(warm_start="no").fit(X, Y), "warm_start must be True or False, got 'no'"),
+        (
+            lambda: OwnStepClassifier().fit(X, Y, sample_weight=np.full(30, 1e308)),
+            "sample_weight must have a finite sum",
+        ),
         (lambda: logistic(X, Y, intercept="no"), "intercept must be True or False, got 'no'"),
         (lambda: logistic(np.ma.masked_array(X, X > 1), Y), "features have masked entries"),
         (lambda: fit(np.ma.masked_array(X, X > 1), Y), "rows have masked entries"),

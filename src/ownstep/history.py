@@ -202,6 +202,8 @@ class History:
 
 
 def _both(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    if not isinstance(path, str | os.PathLike) or not Path(path).name or "\0" in str(path):
+        raise InvalidInput(f"the path of a history must name a file, got {path!r}")
     base = Path(path)
     if base.suffix == ".npz":
         base = base.with_name(base.name[: -len(".npz")] or base.name)

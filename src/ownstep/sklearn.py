@@ -87,6 +87,8 @@ class _Linear(BaseEstimator, ABC):  # type: ignore[misc]
         """The problem; rows of a device with different weights become devices of their own, which is the same f."""
         if weight is None:
             return self._problem(X, y, split, mu / X.shape[0], None)
+        if len(weight) * float(weight.max()) == np.inf:
+            raise InvalidInput(f"sample_weight must have a finite sum, and its largest is {weight.max():g}: scale it")
         kept = np.flatnonzero(weight)
         X, y, weight = X[kept], y[kept], weight[kept]
         owner = np.zeros(len(y), np.intp) if split is None else split.device_of[kept]

@@ -107,7 +107,8 @@ def build(name: str, rows: Any, classes: int, seed: int = 0) -> tuple[nn.Module,
         if shape[1:] == (3, 32, 32):
             return cifar_cnn(seed), pixels
         raise InvalidInput(
-            f"model 'cnn' is for mnist (28x28) and cifar10 (3x32x32) images, got rows of shape {shape[1:]}"
+            f"model 'cnn' is for mnist (28x28) and cifar10 (3x32x32) images, got rows of shape {shape[1:]}; "
+            "tables take --model mlp, sentences --model encoder"
         )
     if name == "mlp":
         if len(shape) < 2 or not hasattr(rows, "dtype"):
