@@ -6,8 +6,9 @@ mutant of some modules (``whole``), a seeded part of those in the lines by which
 mistake written down by hand (``mistakes``). Survivors that change nothing are argued one by one under ``equivalent``.
 
 The tests of a mistake are those that run its line, the module's own before others and the quick before the slow, for
-at most 40 s (``reach.py``; all tests are run once for that, which takes some minutes and is kept in .mutants/). Lines
-that run when the module is imported, or in other processes, are tried with the tests that the table names.
+at most 40 s (``reach.py``; all tests are run once for that, which takes some minutes and is kept in .mutants/). What
+they miss is tried with the tests that the table names, which also see lines that run when a module is imported, in
+other processes, or in a changed copy of a module.
 
 The record keeps what a sample's *first* pass did not notice, before any test was written for it. What is argued of
 these later counts as equivalent, and what a later test notices still counts as missed: the badge shows that share.
@@ -162,10 +163,7 @@ def trials(mutant: Mutant, reach: Reach | None) -> Iterator[tuple[str, float | N
         own = tuple(word for line in table for word in line.split() if word.startswith("tests/"))
         for batch, seconds in reach.batches(reach.order(tests, own), LIMITS, MOST):
             yield shlex.join(batch), seconds
-    if not tests or mutant.module.startswith(tuple(CONFIG["apart"])):
-        yield from ((line, None) for line in table)
-    else:
-        yield from ((line, None) for line in CONFIG["last"]["tests"])
+    yield from ((line, None) for line in table)
 
 
 def by_hand(source: Callable[[str], bytes]) -> list[Mutant]:
