@@ -81,7 +81,7 @@ def finding(results: Results) -> str:
     stands = sum(f.word == VERDICTS[0] for f in tested)
     text = f"As the paper states them, {held[0]} of its {len(claims)} claims hold and {held[1]} hold partly. "
     if tested and not stands:
-        text = f"Own steps alone do not. {_what_does(results)}{text}"
+        text = f"Giving each device its own step does not. {_what_does(results)}{text}"
     if tested:
         count = "none" if not stands else str(stands)
         verb = "hold" if stands > 1 else "holds"
@@ -124,5 +124,5 @@ def facts(results: Results) -> list[Fact]:
     counted = [split for split in waterfalls.splits(results) if split.counts]
     if counted:
         explained = sum(waterfalls.worthwhile(f) for split in counted for f in split.parts if f.what == "geometry")
-        out.append(Fact(f"{explained} of {len(counted)}", "speed-ups of own steps come from the devices' geometry"))
+        out.append(Fact(f"{explained} of {len(counted)}", "speed-ups of own steps remain when step length and sampling are equal"))
     return out
