@@ -236,6 +236,19 @@ def test_a_large_dense_table_of_many_features_is_known_by_products_alone(high, i
         assert over.max() < (1e-9 if products == 400 else 0.5)
 
 
+def test_dense_devices_of_equal_size_are_read_where_they_lie_and_sparse_ones_in_parts(monkeypatch):
+    monkeypatch.setattr(spectrum, "FEW_DEVICES", 0)
+    monkeypatch.setattr(every_device, "LEAST", 1)
+    monkeypatch.setattr(sparse_blocks, "CACHED", 900)
+    rng = np.random.default_rng(3)
+    owner, scale = np.repeat(np.arange(40), 20), rng.uniform(0.1, 3, 40)
+    rows = rng.standard_normal((800, 140)) * scale[owner][:, None] * (rng.random((800, 140)) < 0.3)
+    true = [dense_bound(rows[owner == i], 1, np.full(140, 0.2)) for i in range(40)]
+    for table in (rows, sp.csr_array(rows)):
+        found = exact(LeastSquares(table, np.zeros(800), partition.given(owner), 0.2))
+        np.testing.assert_allclose(found.values, true, rtol=1e-9)
+
+
 def limited(products: int) -> every_device.Search:
     search = every_device.Search(0, limited=True)
     search.products = products

@@ -119,6 +119,17 @@ def arm(ours, theirs, last=100, tuned=None):
     }  # fmt: skip
 
 
+def test_pooled_rivals_of_a_contest_meet_algorithm_1_as_set_and_tuned_ones_the_tuned():
+    def row(method, rounds, tuned=False):
+        return {"method": method, "rounds": {"a": rounds}, "search": {"rounds_spent": 3} if tuned else None}
+
+    rows = [row(contest.OURS, 20), row(contest.OURS_TUNED, 10, True), row("Nesterov", 30), row("GD tuned", 15, True)]
+    found = contest.fair({"config": {}, "arms": {"g 0": {"group": "g", "rows": rows}}})
+    assert {name: one["speed_up"] for name, one in found["rivals"].items()} == {"Nesterov": 1.5, "GD tuned": 1.5}
+    assert found["verdict"] == "holds"
+    assert found["missing"] == ["GD matched step", "L-BFGS"]
+
+
 def test_the_price_told_is_ours_and_that_of_moving_the_data():
     rows = [
         {"name": contest.OURS, "seconds": 12.3456, "bytes": 2.5e6},

@@ -45,6 +45,7 @@ def test_the_table_names_who_is_not_beaten_and_who_never_arrives():
     assert found["without"] == [["L-BFGS", 9.0], ["A", 30.0], ["B", 31.0]]  # GD tuned has been searched for
     assert (found["ours_without"], found["ours_with"]) == (60.0, 20.0)
     assert found["never_with"] == ["FedAvg"]
+    assert found["slowest_without"] == [which.OURS, 60.0]  # who never arrives is not the slowest
     assert found["never_without"] == ["FedAvg"]
     text = which.markdown([found])
     assert text.count("\n") == 2

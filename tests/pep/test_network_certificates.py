@@ -170,5 +170,7 @@ def test_who_takes_part_and_the_given_network_are_part_of_the_proof(name: str) -
     assert differences_of(certificate["statement"], stated)
     with pytest.raises(ValueError, match="slack|cancel|multipliers"):
         check_network.check(certificate | {"statement": stated})
+    longer = restate_network(question(method, devices, 3, 1.0, 0.5, metric, None, None, None, "rescale"))
+    assert not any("other steps" in line for line in differences_of(certificate["statement"], longer))  # as it must be
     same = question(method, devices, 2, 1.0, 0.5, metric, None, None, options.get("schedule"), "rescale")
     assert differences_of(certificate["statement"], restate_network(same)) == []

@@ -17,7 +17,7 @@ from ownstep.methods.base import Ask
 from ownstep.pep.trace import symmetry
 from ownstep.pep.trace.scales import beyond_doubles
 from ownstep.pep.trace.symbolic import Trace, _anchored, trace
-from ownstep.pep.trace.units import Setting, canonical, units_of
+from ownstep.pep.trace.units import AS_GIVEN, Setting, canonical, units_of
 from ownstep.plan import Devices
 from ownstep.support.errors import InvalidInput
 
@@ -196,3 +196,8 @@ def test_errors_that_doubles_do_not_see_are_said_to_be_so() -> None:
     groups = symmetry.groups(path, apart, local_optima=True, symmetry=True)
     assert beyond_doubles(path, groups, 1.0, 0.1) == ""
     assert "fewer rounds" in beyond_doubles(path, groups, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("metric", ["value", "distance_worst", "gradient", "consensus"])
+def test_the_caller_s_own_units_change_nothing(metric: str) -> None:
+    assert (AS_GIVEN.curvature, AS_GIVEN.length, AS_GIVEN.metric(metric)) == (1.0, 1.0, 1.0)
