@@ -338,6 +338,8 @@ def test_a_line_is_tried_with_the_tests_that_run_it(tool, reach, monkeypatch):
     tried = [shlex.split(line) for line, _ in tool.trials(mutant, reach)]
     assert set(tried[0]) == named
     assert tried[1:] == [shlex.split(line) for line in tool.relevant("sums.py")]  # for what is run where none can see
+    monkeypatch.setitem(tool.CONFIG, "apart", ["sums"])
+    assert next(line for line, _ in tool.trials(mutant, reach)) == "tests/test_other.py -k 'a b'"
     for line, other in ((1, reach), (mutant.line, None)):  # run on import alone, or nothing is known
         asked = replace(mutant, line=line)
         assert next(name for name, _ in tool.trials(asked, other)) == "tests/test_other.py -k 'a b'"

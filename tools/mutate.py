@@ -7,8 +7,8 @@ mistake written down by hand (``mistakes``). Survivors that change nothing are a
 
 The tests of a mistake are those that run its line, the module's own before others and the quick before the slow, for
 at most 40 s (``reach.py``; all tests are run once for that, which takes some minutes and is kept in .mutants/). What
-they miss is tried with the tests that the table names, which also see lines that run when a module is imported, in
-other processes, or in a changed copy of a module.
+they miss is tried with the tests that the table names, which also see lines that run when a module is imported. Those
+come first for modules that run in other processes, or as changed copies.
 
 The record keeps what a sample's *first* pass did not notice, before any test was written for it. What is argued of
 these later counts as equivalent, and what a later test notices still counts as missed: the badge shows that share.
@@ -157,13 +157,15 @@ def relevant(module: str) -> list[str]:
 def trials(mutant: Mutant, reach: Reach | None) -> Iterator[tuple[str, float | None]]:
     """(tests as words of a command line, how many seconds they take if known), in the order in which they are tried."""
     table = relevant(mutant.module)
+    named = [(line, None) for line in table]
     lines = mutant.line, mutant.line + mutant.was.count("\n")
     tests = reach.tests(mutant.module, *lines) if reach else set[str]()
+    seen: list[tuple[str, float | None]] = []
     if reach and tests:
         own = tuple(word for line in table for word in line.split() if word.startswith("tests/"))
-        for batch, seconds in reach.batches(reach.order(tests, own), LIMITS, MOST):
-            yield shlex.join(batch), seconds
-    yield from ((line, None) for line in table)
+        batches = reach.batches(reach.order(tests, own), LIMITS, MOST)
+        seen = [(shlex.join(batch), seconds) for batch, seconds in batches]
+    yield from named + seen if mutant.module.startswith(tuple(CONFIG["apart"])) else seen + named
 
 
 def by_hand(source: Callable[[str], bytes]) -> list[Mutant]:

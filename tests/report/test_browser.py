@@ -319,5 +319,6 @@ def test_the_first_screen_keeps_its_numbers_in_one_row(browser, results):
 
 def with_facts(html: str) -> str:
     """With the third number, which the small results do not have."""
-    third = '<div class="fact"><b>0 of 12</b> <span>speed-ups of own steps remain when step length and sampling are equal</span></div>'
+    words = "speed-ups of own steps remain when step length and sampling are equal"
+    third = f'<div class="fact"><b>0 of 12</b> <span>{words}</span></div>'
     return html.replace('<div class="facts">', f'<div class="facts">{third}', 1)
