@@ -20,7 +20,7 @@ from tests.pep.leaving_out import Checker, Condition, let_through, only, verdict
 
 CHECKER = Checker(check_network)
 WHOLE = CHECKER.whole()
-BYTES = 2_000
+BYTES, BITS = 2_000, 70
 """A file may be this long here: what is longer need not be made."""
 
 KINDS = [(1, "1/4", "0", "1"), (2, "3/8", "1/2", "2")]
@@ -209,6 +209,8 @@ FORGED: dict[str, tuple[str, Any]] = {
         KINDS, "distance", "0", ["0"], **AVERAGED | {"final": [entry(means=[[0, 1, "1/3"], [1, 1, "2/3"]])] * 2})),
     "another method": ("the digest is not that of the steps", still(method={"digest": "0" * 64})),
     "more is said of the method": (only("name", "digest"), still(method={"note": "and of every other one"})),
+    "a denominator too long": ("the numbers have too many different denominators to be checked",
+                               still() | {"bound": f"{2**71}/{2**70}"}),
     "a bound below what is proved": ("the multipliers do not prove the bound stated", still() | {"bound": "1/2"}),
 }  # fmt: skip
 
@@ -226,13 +228,15 @@ def files(folder: Path) -> dict[str, tuple[str, Any]]:
 
 
 def checked(module: ModuleType, data: Any) -> Fraction:
-    module.__dict__["MOST_BYTES"] = BYTES
+    module.__dict__.update(MOST_BYTES=BYTES, MOST_BITS=BITS)
     bound: Fraction = module.check(module.read(str(data)) if isinstance(data, Path) else data)
     return bound
 
 
 def test_a_file_may_be_as_long_as_is_said(tmp_path: Path) -> None:
     assert (check_network.MOST_BYTES, check_network.MOST_DIGITS, check_network.MOST_STEPS) == (50_000_000, 1_000, 200)
+    assert check_network.MOST_BITS == 20_000
+    assert checked(WHOLE, still() | {"bound": f"{2**70}/{2**69}"}) == 2  # 70 bits
     text = json.dumps(HONEST["still"])
     (tmp_path / "long.json").write_text(text + " " * (BYTES - len(text)))
     assert checked(WHOLE, tmp_path / "long.json") == 1

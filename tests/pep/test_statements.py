@@ -256,3 +256,15 @@ def test_what_cannot_be_compared_is_said(
     path.write_text(json.dumps(made("network")[1]))
     found, _, error = checked(capsys, str(path), *options)
     assert (found, words in error, len(error.strip().splitlines())) == (code, True, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_without_a_common_denominator_are_refused_at_once(name: str) -> None:
+    """Sums of a few hundred of them would take hours; an honest proof has one of under 200 bits."""
+    checker, certificate = made(name)
+    checker.check(certificate)
+    hostile = copy.deepcopy(certificate)
+    key = "rate" if "rate" in hostile else "bound"
+    hostile[key] = [f"1/{10**999 + n}" for n in range(50)]
+    with pytest.raises(ValueError, match="too many different denominators"):
+        checker.check(hostile)

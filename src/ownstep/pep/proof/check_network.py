@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Any
 
 FORMAT = "ownstep network certificate 2"
-MOST_BYTES, MOST_DIGITS, MOST_STEPS = 50_000_000, 1_000, 200  # beyond these a check would take too long; refused
+MOST_BYTES, MOST_DIGITS, MOST_STEPS, MOST_BITS = 50_000_000, 1_000, 200, 20_000  # beyond these a check takes too long
 ONE = Fraction(1)
 FIRST = {"value": "f(x) - f(x*)", "distance": "||x - x*||^2", "gradient": "||grad f(x)||^2"}
 METRICS = {name: f"{what} at the mean x of the devices' last points" for name, what in FIRST.items()}
@@ -53,6 +53,13 @@ def exact(text: Any) -> Fraction:
     need(type(text) is str and len(text) <= MOST_DIGITS, "a number must be a text of a reasonable length")
     need(re.fullmatch(r"-?[0-9]+(/0*[1-9][0-9]*)?", text) is not None, f"{text!r} is no exact number")
     return Fraction(text)
+
+
+def together(data: Any, common: int = 1) -> None:
+    """Refuse numbers whose common denominator is so long that sums of a few of them take hours."""
+    for text in {*re.findall(r'"-?[0-9]+/([0-9]{1,1000})"', json.dumps(data))}:
+        common = math.lcm(common, int(text) or 1)
+        need(common.bit_length() <= MOST_BITS, "the numbers have too many different denominators to be checked")
 
 
 def total(*terms: tuple[Any, Vector]) -> Vector:
@@ -95,11 +102,9 @@ class Case:
             read.append((Fraction(count), weight, mu, L))
         need(sum(count * weight for count, weight, _, _ in read) == 1, "the weights do not sum to one")
         need(type(s["any_number"]) is bool, "whether the number of devices is left open")
-        self.ends: Any = None  # (lo, hi) where there is a network
-        if s["network"] is not None:
-            lo, hi = map(exact, fields(s["network"], "lo", "hi"))
-            need(-1 < lo <= hi < 1, "the eigenvalues")
-            self.ends = lo, hi
+        ends: Any = None if s["network"] is None else tuple(map(exact, fields(s["network"], "lo", "hi")))
+        need(ends is None or -1 < ends[0] <= ends[1] < 1, "the eigenvalues")
+        self.ends = ends
         self.devices = sum(count for count, _, _, _ in read)
         self.share = [count / self.devices for count, _, _, _ in read]
         self.each, self.weight = [w for _, w, _, _ in read], [count * w for count, w, _, _ in read]
@@ -143,13 +148,9 @@ class Case:
             self.product(c, a[c], b[c], factor * weights[c])
 
     def vector(self, written: Any, atoms: list[Stack], shifts: list[Fraction]) -> tuple[Stack, Fraction]:
-        """A vector of the statement, and how far it moves when everything is moved by one: alike for all kinds.
-
-        By kind: "own" pairs [atom, number], and "means" [kind, atom, number]. A method does not know the origin.
-        """
+        """A vector by kind, "own" [atom, number] and "means" [kind, atom, number], and how far it moves with all."""
         need(len(written) == len(self.every), "a vector has one entry for each kind")
-        out: Stack = []
-        moves = set()
+        out, moves = list[Any](), set[Fraction]()
         for c, entry in enumerate(written):
             own, means = fields(entry, "own", "means")
             mine = [(exact(t), place(a, atoms)) for a, t in own]
@@ -184,8 +185,7 @@ def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], 
     several = case.devices > 1 or s["any_number"]
     tilt = case.fresh("s", weights=case.weight) if tilted and several else None
     atoms, shifts = [start], [ONE]
-    triples: dict[Any, tuple[Stack, Stack]] = {}
-    mixed: list[Any] = []
+    triples, mixed = dict[Any, tuple[Stack, Stack]](), list[Any]()
 
     def evaluate(name: Any, x: Stack) -> Stack:
         v = case.fresh(("v", name), free=lambda c: case.mu[c] < case.L[c])
@@ -212,12 +212,11 @@ def run(case: Case, s: Any) -> tuple[dict[Any, tuple[Stack, Stack]], list[Any], 
             atoms.append(y)
             shifts.append(move)
     points = [point_of(point) for point in s["points"]]
-    for point in points:
-        need(all(not row[1] and row[0] == point[0][0] for row in point), "a point is not one for all devices")
+    alike = all(not row[1] and row[0] == point[0][0] for point in points for row in point)
+    need(alike, "a point is not one for all devices")
     stack = None if s["stack"] is None else point_of(s["stack"])
-    judged = points[-1]
-    if s["metric"].endswith("_average"):
-        judged = case.combine(*((Fraction(1, len(points)), p) for p in points))
+    last = points if s["metric"].endswith("_average") else [points[-1]]
+    judged = case.combine(*((Fraction(1, len(last)), point) for point in last))
     if s["metric"].split("_")[0] in ("value", "gradient"):
         evaluate("K", judged)
     if tilt is not None and rstar != "inf":
@@ -311,6 +310,7 @@ def check(certificate: Any) -> Fraction:
     """The bound that the certificate proves; raises ValueError where it proves nothing."""
     form_of, s, text, m = fields(certificate, "format", "statement", "bound", "multipliers")
     need(form_of == FORMAT, f"the format must be {FORMAT!r}")
+    together(certificate)
     fields(s, "devices", "method", "any_number", "network", "start", "metric", "steps", "points", "stack")
     fields(s["start"], "points", "r0", "rstar", "gradients", "trackers")
     fields(m, "start", "conditions", "Z", "a")

@@ -36,6 +36,7 @@ if TYPE_CHECKING or __package__:
         rounded_up,
         semidefinite,
         spectral,
+        together,
         total,
     )
 else:  # run as a file: the other checker lies beside it
@@ -55,6 +56,7 @@ else:  # run as a file: the other checker lies beside it
         rounded_up,
         semidefinite,
         spectral,
+        together,
         total,
     )
 
@@ -202,6 +204,7 @@ def check(certificate: Any) -> Fraction:
     """The rate that the certificate proves; raises ValueError where it proves nothing."""
     form_of, s, text, V, m = fields(certificate, "format", "statement", "rate", "V", "multipliers")
     need(form_of == FORMAT, f"the format must be {FORMAT!r}")
+    together(certificate)
     fields(s, "devices", "method", "any_number", "network", "each_round", "memory", "state", "steps", "next", "measure")
     fields(m, "decrease", "positive")
     rate = exact(text)

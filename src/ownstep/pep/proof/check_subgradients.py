@@ -48,6 +48,7 @@ def check(certificate: Any) -> Fraction:
     """The bound that the certificate proves; raises ValueError where it proves nothing."""
     form_of, given, text, m = fields(certificate, "format", "statement", "bound", "multipliers")
     need(form_of == FORMAT, f"the format must be {FORMAT!r}")
+    base.together(certificate)
     fields(given, "devices", "method", "any_number", "network", "start", "metric", "steps", "points", "stack")
     fields(given["start"], "points", "r0", "rstar", "gradients", "trackers")
     fields(m, "start", "subgradients", "conditions", "Z", "a")

@@ -142,6 +142,7 @@ CHECKS = {FORMAT: check_device, MEAN: check_mean, TWO: check_two}
 def check(certificate: Any) -> Fraction:
     """The bound that the certificate proves; raises ValueError where it proves nothing."""
     need(certificate["format"] in CHECKS, f"the format must be one of {', '.join(CHECKS)}")
+    base.together(certificate)
     return CHECKS[certificate["format"]](certificate)
 
 

@@ -126,8 +126,7 @@ def rate(
     unit = lifted.frame.kinds.unit
     lower, exact = slowest(method, measured(devices, 1 / unit), names, network, unit) if small else (0.0, lifted.pooled)
     _check(lifted, exact, method)
-    lo, hi = (0.0, 0.0) if network is None else (network.lo, network.hi)
-    search = pose(lifted, memory, lo, hi)
+    search = pose(lifted, memory, *((0.0, 0.0) if network is None else (network.lo, network.hi)))
     program = Program(search)
     found, solves = _bisect(program, lower, tolerance)
     if found is None:
