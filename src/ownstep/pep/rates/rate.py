@@ -130,10 +130,8 @@ def rate(
     program = Program(search)
     found, solves = _bisect(program, lower, tolerance)
     if found is None:
-        raise OwnstepError(
-            f"no quadratic certificate below rho = 1 was found for {type(method).__name__} with memory {memory}"
-            + _on_a_quadratic(lower)
-        )
+        what = f"{type(method).__name__} with memory {memory}{_on_a_quadratic(lower)}"
+        raise OwnstepError(f"no quadratic certificate below rho = 1 was found for {what}")
     words = _words(f"enclosed to {found.rho - lower:.1e}" if small else "certified", exact, found.slack)
     told = (metric, exact, memory, words, solves, time.perf_counter() - began)
     return Rate(found.rho, lower, *told, found.carried(search), lifted, search, (method, devices, network))
