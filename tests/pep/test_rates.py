@@ -144,7 +144,8 @@ def test_the_published_one_step_contraction_of_diging() -> None:
     target = blocks.packed([measure(x_next, s_next, g_next)])[0]
     heads = blocks.packed([measure(x, s, g)])
     spectral = tuple(mixings(blocks, W.steps, -0.9, 0.9))
-    program = Program(blocks, inter, spectral, heads, ("start",), target, np.zeros(inter.count), 1.0)
+    nothing, ones = np.zeros(inter.count), np.ones(inter.count)
+    program = Program(blocks, inter, spectral, heads, ("start",), target, nothing, ones)
     assert round(prove(program).bound, 4) == 0.9991
 
 
