@@ -59,7 +59,7 @@ def test_throw_away_certificates_pass_strict_rules(tmp_path):
 
 
 def test_the_documented_certificates_pass_strict_rules_and_can_be_renewed(tmp_path):
-    shell(commands("## Once"), tmp_path)
+    shell(commands("## Make the app and certificates, once"), tmp_path)
     files = (tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "ca.crt")
     shake_hands(*files, "coordinator.example.org")
     authority, before = files[2].read_bytes(), files[0].read_bytes()
