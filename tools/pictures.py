@@ -56,7 +56,7 @@ def readme(result: dict[str, Any]) -> Figure:
     ax.invert_yaxis()
     ax.set_xlim(0, 1.2 * max(max(values) for values in bars.values()))
     ax.grid(axis="y", visible=False)
-    plots.finish(ax, "", f"exchanges to a gap of {plots.power(1e-6)}\n(logistic regression, W8A by label)", "")
+    plots.finish(ax, "", f"exchanges to a gap of {plots.power(1e-6)}\n(W8A by label, mean of five)", "")
     return figure
 
 
