@@ -124,10 +124,6 @@ def facts(results: Results) -> list[Fact]:
     counted = [split for split in waterfalls.splits(results) if split.counts]
     if counted:
         explained = sum(waterfalls.worthwhile(f) for split in counted for f in split.parts if f.what == "geometry")
-        out.append(
-            Fact(
-                f"{explained} of {len(counted)}",
-                "speed-ups of own steps remain when step length and sampling are equal",
-            )
-        )
+        words = "speed-ups of own steps remain when step length and sampling are equal"
+        out.append(Fact(f"{explained} of {len(counted)}", words))
     return out

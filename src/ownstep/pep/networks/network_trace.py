@@ -127,7 +127,8 @@ def own_minimisers(frame: Frame, length: float, tilt: Agents) -> Agents:
     stiff, mu = kinds.stiff, np.where(kinds.stiff, kinds.mu, 1.0)
     size = np.where(stiff, length * float(kinds.L.max()) * kinds.bend, length)
     found = frame.stack(size, kinds.mu < kinds.L)
-    return by_kind(np.where(stiff, -1 / mu, 1.0), found) + by_kind(np.where(stiff, -1 / mu, 0.0), tilt)  # type: ignore[no-any-return]
+    points: Agents = by_kind(np.where(stiff, -1 / mu, 1.0), found) + by_kind(np.where(stiff, -1 / mu, 0.0), tilt)
+    return points
 
 
 @dataclass(frozen=True, eq=False)
