@@ -32,11 +32,15 @@ from ownstep import BinaryLogistic, load, partition
 from ownstep.engines import describe
 from ownstep.support.threads import thread_count
 
+UNCOUNTED, COUNTED = 0.05, 5
+"""Seconds of calls at the start of a turn, and how many are then measured: in a run, too, round follows round."""
+
 
 def interleaved(repeats: int, *calls: Callable[[], object]) -> list[float]:
     """Median seconds of each call, measured in turns so that noise hits all alike.
 
-    A pause before each: the threads of OpenMP and OpenBLAS wait for more work in a busy loop, at the next call's cost.
+    A pause before each turn: the threads of OpenMP and OpenBLAS wait for more work in a busy loop, at the next one's
+    cost. After a pause the system may put both threads on one core, and need 20 ms to notice: this is not counted.
     """
     for call in calls:
         call()
@@ -44,9 +48,13 @@ def interleaved(repeats: int, *calls: Callable[[], object]) -> list[float]:
     for _ in range(repeats):
         for mine, call in zip(times, calls, strict=True):
             time.sleep(0.1)
-            began = time.perf_counter()
-            call()
-            mine.append(time.perf_counter() - began)
+            warm = time.perf_counter() + UNCOUNTED
+            while time.perf_counter() < warm:
+                call()
+            for _ in range(COUNTED):
+                began = time.perf_counter()
+                call()
+                mine.append(time.perf_counter() - began)
     return [float(np.median(t)) for t in times]
 
 

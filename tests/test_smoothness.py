@@ -190,7 +190,7 @@ def test_a_large_table_has_upper_bounds_where_its_eigenvalues_have_not_settled(l
     pooled = dense_bound(full * np.sqrt(weights * len(full) / counts)[owner][:, None], 1, penalty)
 
     for products in (10, 16, 2000):
-        monkeypatch.setattr(every_device, "PRODUCTS", products)
+        monkeypatch.setattr(every_device, "EACH", products - products // 3)
         monkeypatch.setattr(every_device, "POOLED", products // 3)
         found = auto(made)
         over = np.append(found.values, found.pooled) / np.append(true, pooled) - 1
@@ -227,7 +227,7 @@ def test_a_large_dense_table_of_many_features_is_known_by_products_alone(high, i
     true = np.array([dense_bound(full[owner == i], 1, penalty) for i in range(len(counts))])
     pooled = dense_bound(full * np.sqrt(weights * len(full) / counts)[owner][:, None], 1, penalty)
     for products in (10, 400):
-        monkeypatch.setattr(every_device, "PRODUCTS", products)
+        monkeypatch.setattr(every_device, "EACH", products - products // 3)
         monkeypatch.setattr(every_device, "POOLED", products // 3)
         found = auto(made)
         over = np.append(found.values, found.pooled) / np.append(true, pooled) - 1
@@ -326,7 +326,7 @@ def test_the_bound_of_f_is_at_most_the_mean_of_the_devices(monkeypatch):
 @pytest.mark.parametrize(("few", "small", "known"), [(0, 0, True), (-1, 0, False), (0, -1, False)])
 def test_small_tables_on_few_devices_are_measured_exactly(few, small, known, monkeypatch):
     """At both limits, and just beyond each: sparse rows, whose eigenvalues two products do not settle."""
-    monkeypatch.setattr(every_device, "PRODUCTS", 3)
+    monkeypatch.setattr(every_device, "EACH", 2)
     monkeypatch.setattr(every_device, "POOLED", 1)
     rng = np.random.default_rng(6)
     rows = sp.csr_array(rng.standard_normal((80, 200)) * (rng.random((80, 200)) < 0.2))
@@ -335,6 +335,29 @@ def test_small_tables_on_few_devices_are_measured_exactly(few, small, known, mon
     monkeypatch.setattr(spectrum, "FEW_DEVICES", 4 + few)
     assert ("upper bounds" not in auto(made).how) is known
     assert "upper bounds" not in exact(made).how
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whoever_skips_a_look_misses_no_eigenvalue_that_is_known(seed):
+    """Random T of every length, with couplings from tiny to as large as the diagonal; each judged alone."""
+    rng = np.random.default_rng(seed)
+    known, skipped = 0, 0
+    for m in rng.integers(1, 16, 400):
+        beta = 10.0 ** rng.uniform(-rng.uniform(0, 6), 0, m)
+        alpha = rng.uniform(0, 2, m) + beta + np.r_[0, beta[:-1]]  # diagonally dominant, so positive semidefinite
+        T = [(np.array([a]), np.array([b])) for a, b in zip(alpha, beta, strict=True)]
+        found = lanczos._tops(alpha[:, None], beta[:, None])[1].all()
+        worth = lanczos._worth_a_look(T)
+        assert worth or not found
+        known, skipped = known + found, skipped + (not worth)
+    assert min(known, skipped) > 40  # both happen
+
+
+def test_a_third_of_the_eigenvalues_that_may_be_known_is_worth_a_look():
+    """Two of seven are too few, three of nine are enough; a T that has ended (beta = 0) is known."""
+    T = [(np.ones(9), np.r_[np.zeros(3), np.ones(6)])]
+    assert lanczos._worth_a_look(T)
+    assert not lanczos._worth_a_look([(a[1:8], b[1:8]) for a, b in T])
 
 
 def test_an_upper_bound_is_where_the_lanczos_polynomials_have_grown_enough(monkeypatch):

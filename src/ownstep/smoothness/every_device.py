@@ -56,9 +56,9 @@ SIMILAR = 1.26
 """Devices are worked on together where their numbers of rows differ by a factor of at most this."""
 
 
-PRODUCTS, POOLED = 21, 8
-"""Products with all rows that a limited search may take, and how many of them for the L of f: each is as long as 0.7
-to 0.9 rounds of logistic regression."""
+PRODUCTS, POOLED, EACH = 21, 7, 12
+"""Products with all rows that a limited search may take: of one device; of several, for the L of f and for the L_i.
+Each is as long as 0.7 to 1 rounds of logistic regression."""
 
 
 class Search:
@@ -103,12 +103,12 @@ def tops(problem: LinearModel, search: Search) -> tuple[Array, float]:
             values[devices] = _batch(problem, devices, search)
 
     if len(problem.table.blocks) == 1:  # a pass takes one thread: another one has time
-        search.products = PRODUCTS - POOLED
+        search.products = EACH
         problem.table.share_out(measure, [None, *tasks])
     else:
         search.products = POOLED
         measure(None)
-        search.products = PRODUCTS - POOLED
+        search.products = EACH
         problem.table.share_out(measure, tasks)
     top = float(pooled[0])
     return values, min(top, float(problem.weights @ values)) if search.limited else top
@@ -215,7 +215,7 @@ def _from_grams(problem: LinearModel) -> tuple[Array, float]:
 def _from_stacks(problem: LinearModel, search: Search) -> tuple[Array, float]:
     """The same where devices are many and small: their Gram matrices are worked on in stacks."""
     values, tasks, penalty = np.empty(len(problem.counts)), _tasks(problem, search), np.diag(problem.penalty)
-    search.products, parts = PRODUCTS - POOLED, list(tasks)
+    search.products, parts = EACH, list(tasks)
 
     def measure(at: int) -> None:
         devices = tasks[at]

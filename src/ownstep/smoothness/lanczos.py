@@ -47,7 +47,7 @@ MOST = 2000
 UNLUCKY = 1e-3
 """Probability, at most, that an upper bound is too low: that a start has too little of the eigenvector's direction."""
 
-HALVINGS = 12
+HALVINGS = 9
 """Halvings of the interval that an upper bound is looked for in."""
 
 FEW = 8
@@ -150,8 +150,9 @@ def enclose(H: Blocks, most: int, seed: int = 0) -> Enclosure:
         scale = np.maximum(scale, np.abs(alpha) + beta)
         beta[(beta <= TOLERANCE / 4 * scale) | (m >= 2 * H.sizes)] = 0  # r is as small: T is all there is
         T.append((alpha, beta))
-        if m >= min(look, most) or not beta[unknown].any():
-            look = m + max(every, m // often)
+        due = m >= look
+        look = m + max(every, m // often) if due else look
+        if m == most or (due and _worth_a_look(T)) or not beta[unknown].any():
             some = np.flatnonzero(unknown)
             values[left[some]], known = _tops(*np.array(T)[:, :, some].swapaxes(0, 1))
             unknown[some[known]] = False
@@ -218,6 +219,22 @@ def _inside(sizes: NDArray[np.intp]) -> Array:
 
 def _dots(a: Array, b: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->i", a, b))
+
+
+def _worth_a_look(T: list[tuple[Array, Array]]) -> bool:
+    """May a third of the eigenvalues be known? Not while r is too large, which products tell without eigenvalues.
+
+    With s the eigenvector of theta, |s_1 s_m| = beta_1 ... beta_{m-1} / prod (theta - theta_i) over the m - 1 other
+    eigenvalues. These differences add up to m theta - trace T, so their product is largest where all are alike.
+    Gershgorin bounds theta.
+    """
+    alpha, beta = np.array(T).swapaxes(0, 1)
+    m, sides = len(alpha), np.pad(beta[:-1], ((1, 1), (0, 0)))
+    theta = (alpha + sides[:-1] + sides[1:]).max(axis=0)
+    apart = (m * theta - alpha.sum(axis=0)) / max(1, m - 1)
+    with np.errstate(all="ignore"):
+        least = np.prod(beta[:-1] / apart, axis=0) * beta[-1] / theta
+    return bool(3 * (~(least**2 > ERROR)).sum() >= len(least))
 
 
 def _tops(alpha: Array, beta: Array) -> tuple[Array, Chosen]:

@@ -105,9 +105,14 @@ def tiny_grams(rows: Any, counts: NDArray[np.intp]) -> Array:
 
 def _in_cache(B: Any, count: int, columns: int) -> list[tuple[slice, Any]]:
     """(some devices, their part of B), with so many columns at a time."""
-    step = max(1, columns // (B.shape[1] // count))
-    cuts, every = pairwise([*range(0, count, step), count]), np.arange(count)
-    return [(slice(a, b), _diagonal(B, (every >= a) & (every < b))) for a, b in cuts]
+    height, width = B.shape[0] // count, B.shape[1] // count
+    step, parts = max(1, columns // width), []
+    for a, b in pairwise([*range(0, count, step), count]):
+        here = slice(B.indptr[a * height], B.indptr[b * height])
+        indptr = B.indptr[a * height : b * height + 1] - here.start
+        shape = ((b - a) * height, (b - a) * width)
+        parts.append((slice(a, b), _csr(B.data[here], B.indices[here] - np.int32(a * width), indptr, shape)))
+    return parts
 
 
 def _written(B: Any, count: int) -> Any:

@@ -48,7 +48,7 @@ def exact(problem: LinearModel, seed: int = 0) -> Smoothness:
 def auto(problem: LinearModel, seed: int = 0) -> Smoothness:
     """Like ``exact``, but it takes about the time of 25 rounds at most: upper bounds where that is too short.
 
-    Lanczos stops after 21 products, with several devices after 8 for L and 13 for the L_i. Where an eigenvalue is not
+    Lanczos stops after 21 products, with several devices after 7 for L and 12 for the L_i. Where an eigenvalue is not
     known by then, an upper bound takes its place, which holds with a probability of 99.9 %. ``how`` says how far it may
     be above the eigenvalue. Tables of at most 2^20 stored numbers on at most 128 devices are measured exactly.
     """

@@ -262,7 +262,7 @@ def _text(
 
     options: dict[str, Any] = {
         "sep": separator, "header": None, "names": names, "index_col": False, "na_values": known.gaps,
-        "dtype": dict.fromkeys(known.words, str), "low_memory": False, "skipinitialspace": known.spaces,
+        "dtype": dict.fromkeys(known.words, str) or None, "low_memory": False, "skipinitialspace": known.spaces,
         "chunksize": _rows_at_a_time(len(names)),
     }  # fmt: skip
     try:
