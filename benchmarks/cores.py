@@ -163,7 +163,7 @@ def describing(problem: BinaryLogistic, one: BinaryLogistic, x: Any, repeats: in
 
     rounds_of, whole = [], []
     began = time.process_time()
-    while len(whole) < 3 and time.process_time() < began + 2:
+    while time.process_time() < began + (1 if len(whole) > 2 else 2):
         rounds_of += [timed(lambda: one.mix(x, one.weights)) for _ in range(repeats)]
         whole.append(timed(lambda: describe(problem)))
     seconds, processor = np.min(whole, axis=0) / np.min(rounds_of, axis=0)

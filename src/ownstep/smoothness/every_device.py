@@ -9,6 +9,7 @@ matrices, and a batch of sparse devices is one block-diagonal matrix.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from ownstep.problems.linear.model import LinearModel
 from ownstep.problems.linear.second_order import gram
+from ownstep.problems.linear.table import BLOCK_BYTES
 from ownstep.smoothness.lanczos import FEW, Blocks, Chosen, One, Stack, enclose, largest_eigenvalues, tops_of_stack
 from ownstep.smoothness.sparse_blocks import by_features, by_rows, tiny_grams
 
@@ -260,12 +262,18 @@ class Apart(Blocks):
 
     def _of(self, device: int, x: Array) -> Array:
         scale = self.problem.curvature / self.problem.counts[device]
-        total: Any = sum(rows.T @ (rows @ x) for _, rows in self.problem.pieces(device))
+        total: Any = sum(part.T @ (part @ x) for _, rows in self.problem.pieces(device) for part in _in_cache(rows))
         return np.asarray(scale * total + self.penalty * x, float)
 
     def only(self, chosen: Chosen) -> Blocks:
         """Some of the devices alone."""
         return Apart(self.problem, self.devices[chosen])
+
+
+def _in_cache(rows: Any) -> Iterator[Any]:
+    """The rows in parts that are still in the cache when they are read again; sparse ones as they are."""
+    step = rows.shape[0] if sp.issparse(rows) else max(1, BLOCK_BYTES // rows[:1].nbytes)
+    return (rows[a : a + step] for a in range(0, rows.shape[0], step))
 
 
 class Padded(Blocks):
