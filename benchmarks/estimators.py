@@ -115,6 +115,10 @@ def reading() -> dict[str, Any]:
         kinds = {
             "LIBSVM (w8a)": (lambda: ownstep.load(str(svm)), lambda: load_svmlight_file(str(svm))),
             "CSV (100,000 x 31)": (lambda: ownstep.load(str(table)), lambda: pd.read_csv(table)),
+            "CSV, against pandas and a matrix of rows": (
+                lambda: ownstep.load(str(table)),
+                lambda: np.ascontiguousarray(pd.read_csv(table).drop(columns="label").to_numpy()),
+            ),
         }
         for name, (ours, theirs) in kinds.items():
             out[name] = {}
