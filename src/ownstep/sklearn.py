@@ -27,7 +27,7 @@ from ownstep.problems.linear.table import DenseTable
 from ownstep.support.checks import number, truth, whole_number
 from ownstep.support.errors import InvalidInput, unknown_name
 
-NEWTON_UP_TO, NEWTON_FOR_SEVERAL = 1000, 200
+NEWTON_UP_TO, NEWTON_FOR_SEVERAL = 1000, 300
 """Coefficients up to which ``auto`` is Newton's method, for two classes and for more: beyond, its matrices cost more
 than the extra passes of L-BFGS."""
 LARGE, WIDE, FIRST_ROUNDS = 10_000_000, 50, 20

@@ -162,6 +162,27 @@ def test_a_folder_is_one_device_per_file(tmp_path, frame):
     assert split.counts.tolist() == frame.hospital.value_counts().sort_index().tolist()
 
 
+def test_labels_that_two_files_write_differently_are_refused(tmp_path):
+    """0/1 in one file and no/yes in another were four classes."""
+    for name, first, second in (("a", "no", "yes"), ("b", "0", "1"), ("c", "", "yes"), ("d", "", "")):
+        (tmp_path / f"{name}.csv").write_text(f"age,ill\n50,{first}\n60,{second}\n70,{second}\n")
+    with pytest.raises(InvalidInput, match="column 'ill' is 0, 1 in .*b.csv' and no, yes in .*a.csv': write it alike"):
+        ownstep.load(tmp_path, label="ill", missing="drop")
+    (tmp_path / "b.csv").unlink()
+    assert set(ownstep.load(tmp_path, label="ill", missing="drop").labels) == {"no", "yes"}
+    (tmp_path / "a.csv").write_text("age,ill\n50,1\n60,x\n")
+    (tmp_path / "c.csv").write_text("age,ill\n50,1\n60,2\n")
+    assert set(ownstep.load(tmp_path, label="ill", missing="drop").labels) == {"1", "2", "x"}
+
+
+def test_a_column_that_is_the_same_word_everywhere_is_left_out_and_named(tmp_path):
+    (tmp_path / "mine.csv").write_text("age,unit,ill\n1,kg,0\n2,kg,1\n,kg,1\n4,kg,0\n")
+    loaded = ownstep.load(tmp_path / "mine.csv", label="ill", missing="drop")
+    assert loaded.features == ("age",)
+    said = "1 of 4 rows left out: they have missing values; column 'unit' is 'kg' in every row: left out"
+    assert loaded.note == said
+
+
 def test_files_of_a_folder_may_have_their_columns_in_another_order_and_unequal_widths(tmp_path, frame):
     frame = frame.drop(columns="hospital")
     for name, rows, columns in (("a", frame[:15], list(frame)), ("b", frame[15:], list(reversed(list(frame))))):

@@ -122,6 +122,21 @@ def test_numbers_are_found_by_name_and_levels_that_are_numbers_go_by_size():
     assert agreed(("low", "10"), ("9",)).levels == {"dose": ("10", "9", "low")}
 
 
+def test_sites_that_write_the_classes_differently_are_told():
+    """0/1 at one site and no/yes at another were four classes."""
+
+    def agreed(*classes):
+        every = [Columns(name, "y", ("age",), {}, np.array(c), False) for name, c in zip("abc", classes, strict=False)]
+        return agree(every, "auto").classes.tolist()
+
+    with pytest.raises(InvalidInput, match="^the label is 0, 1 at b and no, yes at a: write it alike$"):
+        agreed(["no", "yes"], [0, 1])
+    with pytest.raises(InvalidInput, match="^the label is 0, 1 at a and no, yes at c: write it alike$"):
+        agreed([0, 1], ["1", "x"], ["no", "yes"])
+    assert agreed([1, 2], ["1", "x"]) == ["1", "2", "x"]
+    assert agreed(["no"], ["no", "yes"]) == ["no", "yes"]
+
+
 def test_sites_refuse_by_name_and_do_not_say_how_few():
     rows, labels, sites = sample("logistic")
     data = Dataset("mine", rows, labels, features=("a", "b", "c", "d"), sites=sites)

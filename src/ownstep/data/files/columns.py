@@ -67,11 +67,15 @@ def encode(
     if missing == "mean":
         _fill_in(table, matrix, names)
     for name in [c for c in table.columns if c in table.words or (c in table.numeric and c in categories)]:
-        values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
+        values = table.column(name)
         values = values if kept is None else values[kept]
         columns, kinds[name] = _levels(where, name, values, name in categories)
         parts.append(columns)
         names += [f"{name}={level}" for level in kinds[name][1:]]
+    alike = [
+        f"column {name!r} is {levels[0]!r} in every row: left out" for name, levels in kinds.items() if not levels[1:]
+    ]
+    note = "; ".join([note] * bool(note) + alike)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidInput(f"two columns would be called {twice!r}, one of them a level of a category: rename one")
@@ -98,7 +102,7 @@ def as_features(table: Table, features: Sequence[str], levels: Mapping[str, Sequ
         name = feature if category is None or (feature in table.columns and category not in table.columns) else category
         if name not in table.columns:
             raise InvalidInput(f"the model needs a column {name!r}, the file has {', '.join(table.columns[:20])}")
-        values = table.words[name] if name in table.words else table.numbers[:, table.numeric.index(name)]
+        values = table.column(name)
         gaps = is_gap(values)
         if gaps.any():
             raise InvalidInput(f"{table.where(int(np.argmax(gaps)))}: column {name!r} has no value; complete it")

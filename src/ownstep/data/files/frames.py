@@ -55,6 +55,13 @@ class Table:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    def column(self, name: str) -> NDArray[Any]:
+        """The values of a column, wherever they are."""
+        for kept in (self.words, self.apart):
+            if name in kept:
+                return kept[name]
+        return self.numbers[:, self.numeric.index(name)]
+
 
 class _Retype(Exception):
     """A column holds numbers here and words there: it has to be read as words."""

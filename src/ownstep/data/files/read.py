@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.data.dataset import Dataset
-from ownstep.data.files.columns import MISSING_RULES, as_features, encode, kept_as_words
-from ownstep.data.files.frames import Table, read_table, stacked
+from ownstep.data.files.columns import MISSING_RULES, as_features, encode, is_number, kept_as_words, level_name
+from ownstep.data.files.frames import Table, is_gap, read_table, stacked
 from ownstep.data.files.libsvm import read_libsvm
 from ownstep.data.files.npz import read_npz
 from ownstep.data.files.stream import FORMATS, SUFFIXES, Place, recognise
@@ -224,10 +224,28 @@ def _alike(places: Sequence[Place], kind: str, how: Reading, progress: bool | No
             )
     words = {name for table in tables for name in table.words}
     words |= {name for t in tables for name, v in t.apart.items() if v.dtype.kind == "O"}
+    for name in (name for name in tables[0].apart if name in words):
+        _refuse_two_ways(places, [table.apart[name] for table in tables], name)
     for i, table in enumerate(tables):
         if words & (set(table.numeric) | {n for n, v in table.apart.items() if v.dtype.kind == "f"}):
             tables[i] = _table(places[i], kind, how, progress, words)
     return tables
+
+
+def _refuse_two_ways(places: Sequence[Place], labels: Sequence[NDArray[Any]], name: str) -> None:
+    """Refuse labels that are numbers in one file and words in another, none of them a number: 0/1 and no/yes."""
+    numbers, words = dict[str, str](), dict[str, str]()
+    for place, values in zip(places, labels, strict=True):
+        known = values[~is_gap(values)]
+        if known.dtype.kind == "f" and len(known):
+            numbers[place.name] = ", ".join(map(level_name, np.unique(known)[:3]))
+        elif len(known) and not any(map(is_number, found := sorted(set(known)))):
+            words[place.name] = ", ".join(found[:3])
+    if numbers and words:
+        (one, these), (two, those) = next(iter(numbers.items())), next(iter(words.items()))
+        raise InvalidInput(
+            f"column {name!r} is {these} in {one!r} and {those} in {two!r}: write it alike in all files of the folder"
+        )
 
 
 def _table(place: Place, kind: str, how: Reading, progress: bool | None, words: Any = ()) -> Table:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ownstep.data import Dataset
+from ownstep.data.files.columns import is_number
 from ownstep.glm.families import FAMILIES, Family, classes_of, settle
 from ownstep.support.errors import InvalidInput, OwnstepError, plain_text
 
@@ -179,4 +180,9 @@ def _classes(every: Sequence[Columns]) -> NDArray[Any]:
             number = next(site for site in every if not len(site.classes))
             raise InvalidInput(f"the label is a word at {words.name} and a quantity at {number.name}")
         return np.zeros(0)
+    numbers = [site for site in every if site.classes.dtype.kind != "U"]
+    others = [s for s in every if s.classes.dtype.kind == "U" and not any(map(is_number, s.classes))]
+    for one, two in zip(numbers[:1], others[:1], strict=False):
+        here, there = (", ".join(map(str, site.classes[:3])) for site in (one, two))
+        raise InvalidInput(f"the label is {here} at {one.name} and {there} at {two.name}: write it alike")
     return np.unique(np.concatenate([site.classes for site in every]))
