@@ -39,6 +39,34 @@ def test_separation_is_found_where_a_linear_program_finds_it_and_nowhere_else():
     assert seen == {True, False}
 
 
+def test_a_rare_group_is_found_beside_strong_effects():
+    """Its own steps are small beside the way that strong effects go. In one table the maximum is out of reach."""
+    seen, out_of_reach = set(), 0
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(30, 600)), int(rng.integers(1, 5))
+        rows = rng.standard_normal((n, d)) * 10 ** rng.uniform(-2, 2, d)
+        for _ in range(int(rng.integers(0, 3))):
+            rare = np.zeros(n)
+            rare[rng.choice(n, int(rng.integers(1, 6)), replace=False)] = 1
+            rows = np.column_stack([rows, rare])
+        effects = rng.standard_normal(rows.shape[1]) / rows.std(axis=0) * rng.choice([0.5, 2, 6, 15])
+        labels = (rng.random(n) < 1 / (1 + np.exp(-rows @ effects - 2 * rng.normal()))).astype(int)
+        if len(set(labels)) < 2:
+            continue
+        expected = tells_apart((rows - rows.mean(axis=0)) / rows.std(axis=0), labels)
+        seen.add(expected)
+        try:
+            fit(rows, labels)
+            refused = ""
+        except InvalidInput as error:
+            refused = str(error)
+        assert "separate" in refused or not (refused or expected)
+        out_of_reach += bool(refused) and not expected
+    assert seen == {True, False}
+    assert out_of_reach <= 1
+
+
 def test_a_rare_group_without_the_disease_is_named_however_many_rows_there_are():
     """Its gradient is below the tolerance while its curvature is a hundred-thousandth of that at the start."""
     rng = np.random.default_rng(0)

@@ -16,9 +16,10 @@ DEPENDENT = 1e-10
 FLATTENED, FLAT = 1e-2, 1e-13
 """Curvature along a direction, relative to that at the start, below which the likelihood may have no maximum there, and
 below which it has none."""
-STILL_GOING = 1e-2
-"""Newton's next step in such directions, relative to the way so far, above which the coefficients run away. On the way
-to a maximum the steps get shorter quickly; without one each is as long as the one before."""
+AS_LONG, NOTHING = 0.5, 1e-6
+"""Newton's next step along such a direction, relative to the one before, above which the coefficients run away: towards
+a maximum the steps get shorter quickly, without one each is as long as the one before. A step of this share of the
+whole way is rounding."""
 GROWING = 0.25
 """Growth of a coefficient, relative to the fastest one, from which its column is named."""
 MOST_NAMED = 3
@@ -55,9 +56,9 @@ def separated(
     """The error for classes that some combination of columns tells apart without a mistake; or counts of 0.
 
     Along such a direction v the likelihood rises for ever, and its curvature v'Hv goes to zero while that at the start
-    did not. A strong effect flattens it too, but Newton's method arrives there. Where all rows are told apart the
-    curvature goes to zero along every direction, so the Hessian does not say which columns do it: they are those whose
-    coefficients still grow.
+    did not. A strong effect flattens it too, but Newton's method arrives there; where it does not, the maximum is out
+    of reach, which is refused as well. Where all rows are told apart the curvature goes to zero along every direction,
+    so the Hessian does not say which columns do it: they are those whose coefficients still grow.
 
     Parameters
     ----------
@@ -71,9 +72,9 @@ def separated(
     if not flat.shape[1]:
         return None
     if curvature[0] > FLAT:
-        step = flat.T @ gradient / curvature[curvature < FLATTENED]
-        way = flat.T @ first @ (path[-1] - path[0])
-        if np.linalg.norm(step) <= STILL_GOING * np.linalg.norm(way):
+        step = np.abs(flat.T @ gradient) / curvature[curvature < FLATTENED]
+        way, before = (np.abs(flat.T @ first @ (path[-1] - path[at])) for at in (0, max(0, len(path) - 2)))
+        if not ((step > AS_LONG * before) & (step > NOTHING * np.linalg.norm(way))).any():
             return None
     growth = np.abs(path[-1] - path[len(path) // 2])[: len(names)]
     if not growth.max() > 0:
