@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from ownstep.data.files.wording import in_one_word
 from ownstep.support.errors import InvalidInput
 
 Array = NDArray[np.float64]
@@ -25,8 +26,13 @@ GROWING = 0.25
 MOST_NAMED = 3
 
 
+def ignoring(columns: Sequence[str]) -> str:
+    """The option that leaves out these columns, or the categories that they come from."""
+    return f"--ignore {in_one_word(tuple(dict.fromkeys(name.split('=')[0] for name in columns)))}"
+
+
 def collinear(gram: Array, features: Sequence[str]) -> InvalidInput | None:
-    """The error for the first column that the ones before it determine.
+    """The error for the columns that those before them determine.
 
     Parameters
     ----------
@@ -35,19 +41,27 @@ def collinear(gram: Array, features: Sequence[str]) -> InvalidInput | None:
     order = [len(features), *range(len(features))]
     G = gram[np.ix_(order, order)]
     G = G / np.sqrt(np.outer(G.diagonal(), G.diagonal()))
+    free, found = [0], list[tuple[str, list[str]]]()
     for j in range(1, len(G)):
-        before = G[:j, :j]
-        coefficients = np.linalg.lstsq(before, G[:j, j], rcond=None)[0]
-        left = 1 - 2 * coefficients @ G[:j, j] + coefficients @ before @ coefficients
-        if left < DEPENDENT * (1 - G[0, j] ** 2):
-            used = [features[i - 1] for i in range(1, j) if abs(coefficients[i]) > 1e-6]
-            name = features[j - 1]
-            return InvalidInput(
-                f"column {name!r} is a combination of {', '.join(map(repr, used[:6]))}"
-                f"{' and others' if len(used) > 6 else ''}, so their coefficients are not determined; leave one out "
-                f"with --ignore {name.split('=')[0]}, or give a penalty with --mu"
-            )
-    return None
+        before, products = G[np.ix_(free, free)], G[free, j]
+        coefficients = np.linalg.lstsq(before, products, rcond=None)[0]
+        left = 1 - 2 * coefficients @ products + coefficients @ before @ coefficients
+        if left >= DEPENDENT * (1 - G[0, j] ** 2):
+            free.append(j)
+            continue
+        used = [features[i - 1] for i, c in zip(free[1:], coefficients[1:], strict=True) if abs(c) > 1e-6]
+        found.append((features[j - 1], used))
+    if not found:
+        return None
+    name, used = found[0]
+    # a category is not given up for one of its levels
+    alike = [name] if "=" in name else [other for other, _ in found if "=" not in other]
+    more = f", as are {len(alike) - 1} more of others" if len(alike) > 1 else ""
+    return InvalidInput(
+        f"column {name!r} is a combination of {', '.join(map(repr, used[:6]))}{' and others' if len(used) > 6 else ''}"
+        f"{more}, so their coefficients are not determined; leave {'them' if more else 'one'} out with "
+        f"{ignoring(alike)}, or give a penalty with --mu"
+    )
 
 
 def separated(

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from ownstep.glm.identifiability import ignoring
 from ownstep.problems.linear.second_order import blocks
 from ownstep.support.errors import InvalidInput
 
@@ -68,7 +69,7 @@ class Sums:
                 )
             raise InvalidInput(
                 f"column {name!r} has values so large that the sum of their squares overflows: write it in another "
-                f"unit, or leave it out with --ignore {name.split('=')[0]}"
+                f"unit, or leave it out with {ignoring([name])}"
             )
         if not np.isfinite([self.label, self.label_squares]).all():
             raise InvalidInput(
@@ -97,10 +98,10 @@ class Scale:
         constant = np.flatnonzero(self.deviation == 0)
         if len(constant):
             name = features[constant[0]]
-            others = f" (and {len(constant) - 1} more)" if len(constant) > 1 else ""
+            others, them = (f" (and {len(constant) - 1} more)", "them") if len(constant) > 1 else ("", "it")
             raise InvalidInput(
                 f"column {name!r}{others} is constant over all sites, so it cannot be told from the intercept; leave "
-                f"it out with --ignore {name.split('=')[0]}{self._about(int(constant[0]))}"
+                f"{them} out with {ignoring([features[i] for i in constant])}{self._about(int(constant[0]))}"
             )
 
     def _about(self, column: int) -> str:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from ownstep.problems import Network
     from ownstep.smoothness import Smoothness
 
-Model = Annotated[str, typer.Option(help="cnn (mnist, cifar10), mlp (tables), encoder (sst2).")]
+Model = Annotated[
+    str | None, typer.Option(help="cnn, mlp or encoder; by default cnn for images, mlp for tables, encoder for text.")
+]
 Measure = Annotated[str, typer.Option(help="differences, power, or a number that all devices share.")]
 Batch = Annotated[str | None, typer.Option(help="per_device:B, pooled:B or stratified:B; the full batch by default.")]
 PenaltyText = Annotated[str, typer.Option("--penalty", help="none, l2:MU, or norms:MU as in the paper.")]
@@ -39,7 +41,7 @@ def train(
     data: Annotated[str | None, typer.Argument(help=DATA_HELP)] = None,
     *,
     named: Annotated[str | None, typer.Option("--data", help="The same, as an option.")] = None,
-    model: Model = "cnn",
+    model: Model = None,
     file: FileOptions,
     dealt: SplitOptions,
     method: Annotated[str, typer.Option(help=f"One of: {', '.join(METHODS)}.")] = "own_step",
@@ -70,7 +72,7 @@ def train(
     """
     whole_number("--every", every, 1)
     if (data is None) == (named is None):
-        raise InvalidInput("train needs one dataset by name or one file, such as ownstep train digits --model mlp")
+        raise InvalidInput("train needs one dataset by name or one file, such as ownstep train digits")
     data = data or named or ""
     if mu is not None:
         if penalty != "none":
@@ -78,6 +80,7 @@ def train(
         penalty = f"l2:{number('--mu', mu, 0)!r}"
     chosen = choose_method(method, {"step": step, "switch": switch, "weights": weights, "rank": rank})
     found = file.load(data)
+    model = model or usual_model(found)
     if found.labels.dtype.kind == "f" and (values := len(set(found.labels.tolist()))) > 2:
         raise InvalidInput(
             f"train learns classes, and the label {found.label!r} has {values:,} different numbers; "
@@ -121,6 +124,13 @@ def train(
         typer.echo(f"accuracy: training {100 * report['train_accuracy']:.2f} %{tested}")
     if history.stopped.startswith("interrupted"):
         raise KeyboardInterrupt
+
+
+def usual_model(found: Dataset) -> str:
+    """What suits the data: sentences, images, or a table."""
+    if isinstance(found.rows, list):
+        return "encoder"
+    return "cnn" if len(found.rows.shape) > 2 else "mlp"
 
 
 def build(
