@@ -51,7 +51,8 @@ def test_a_rare_group_is_found_beside_strong_effects():
             rare[rng.choice(n, int(rng.integers(1, 6)), replace=False)] = 1
             rows = np.column_stack([rows, rare])
         effects = rng.standard_normal(rows.shape[1]) / rows.std(axis=0) * rng.choice([0.5, 2, 6, 15])
-        labels = (rng.random(n) < 1 / (1 + np.exp(-rows @ effects - 2 * rng.normal()))).astype(int)
+        z = rows @ effects + 2 * rng.normal()
+        labels = (rng.random(n) < 1 / (1 + np.exp(-z))).astype(int)
         if len(set(labels)) < 2:
             continue
         expected = tells_apart((rows - rows.mean(axis=0)) / rows.std(axis=0), labels)
