@@ -215,6 +215,20 @@ def test_run_takes_every_option(capsys, options):
     assert data["rounds"] == 30
 
 
+def test_the_seed_draws_who_takes_part(capsys):
+    """The split by label does not depend on it, nor does gradient descent."""
+    small = ("breast_cancer", "--method", "gd", "--partition", "by_label", "--rounds", "20", "--participation", "0.5")
+    ends = [call_json(capsys, "run", *small, "--seed", seed)["final_value"] for seed in ("1", "2", "1")]
+    assert ends[0] == ends[2] != ends[1]
+
+
+def test_compare_runs_again_as_often_as_it_is_told(capsys):
+    small = ("breast_cancer", "--methods", "gd", "--rounds", "10", "--rows", "200", "--participation", "0.7")
+    for times in (0, 2):
+        rows = call_json(capsys, "compare", *small, "--tune", "2", "--reruns", str(times))["rows"]
+        assert {len(found) for row in rows for found in row["rounds_of_reruns"].values()} == {times}
+
+
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"schedule"}))  # its steps are no words
 def test_every_method_runs_by_name(capsys, method):
     small = ("breast_cancer", "--rounds", "20", "--rows", "200", "--devices", "3")

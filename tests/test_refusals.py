@@ -40,6 +40,8 @@ def test_bad_input_is_both_one_of_our_errors_and_a_value_error():
         (lambda: logistic(np.zeros((0, 3)), np.zeros(0)), "the table is empty"),
         (lambda: partition.by_norm(np.zeros((0, 3))), r"non-empty table .* got shape \(0, 3\)"),
         (lambda: partition.by_norm(None), r"got shape \(\)"),
+        (lambda: partition.by_norm(X, devices=True), "a whole number of at least 1, got True"),
+        (lambda: run(GD(), problem(), True), "rounds must be a whole number of at least 0, got True"),
         (lambda: logistic(X, None), "one label per row, got None"),
         (lambda: logistic(X, np.array(MIXED, object)), "all numbers or all strings, got NoneType, int, str"),
         (lambda: partition.by_label(np.array(MIXED, object)), "all numbers or all strings"),

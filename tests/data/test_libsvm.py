@@ -96,3 +96,14 @@ def test_archives_of_a_folder_are_put_into_one_order(tmp_path):
     np.savez(tmp_path / "c.npz", rows=np.array([[1.0, 2.0]]), labels=[1], features=["age", "weight"])
     with pytest.raises(InvalidInput, match="different columns: age, weight and age, dose"):
         ownstep.load(tmp_path)
+
+
+def test_sparse_archives_of_a_folder_are_as_wide_as_the_widest_one(tmp_path):
+    for name, width in (("a", 2), ("b", 5), ("c", 3)):
+        rows = sp.csr_array(np.eye(1, width, width - 1))
+        np.savez(
+            tmp_path / f"{name}.npz", data=rows.data, indices=rows.indices, indptr=rows.indptr, shape=rows.shape,
+            labels=[1],
+        )  # fmt: skip
+    found = ownstep.load(tmp_path).rows.toarray()
+    np.testing.assert_array_equal(found, np.eye(5)[[1, 4, 2]])
