@@ -113,7 +113,7 @@ def test_all_columns_to_leave_out_are_named_at_once():
     with pytest.raises(InvalidInput, match=said):
         fit(np.column_stack([rows, np.full((200, 2), 2.0)]), labels, features=["x", "y", "z", "a, kg", "b"])
     said = (
-        r"'sum' is a combination of 'x', 'y', 'z', as are 1 more of others, .*; leave them out with --ignore sum,half,"
+        r"'sum' is a combination of 'x', 'y', 'z' .and 1 more of others., .*; leave them out with --ignore sum,half,"
     )
     with pytest.raises(InvalidInput, match=said):
         fit(np.column_stack([rows, total, half]), labels, features=["x", "y", "z", "sum", "half"])

@@ -56,7 +56,7 @@ def collinear(gram: Array, features: Sequence[str]) -> InvalidInput | None:
     name, used = found[0]
     # a category is not given up for one of its levels
     alike = [name] if "=" in name else [other for other, _ in found if "=" not in other]
-    more = f", as are {len(alike) - 1} more of others" if len(alike) > 1 else ""
+    more = f" (and {len(alike) - 1} more of others)" if len(alike) > 1 else ""
     return InvalidInput(
         f"column {name!r} is a combination of {', '.join(map(repr, used[:6]))}{' and others' if len(used) > 6 else ''}"
         f"{more}, so their coefficients are not determined; leave {'them' if more else 'one'} out with "
