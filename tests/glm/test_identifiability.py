@@ -112,9 +112,7 @@ def test_all_columns_to_leave_out_are_named_at_once():
     said = """'a, kg' .and 1 more. is constant .* leave them out with --ignore '"a, kg",b'$"""
     with pytest.raises(InvalidInput, match=said):
         fit(np.column_stack([rows, np.full((200, 2), 2.0)]), labels, features=["x", "y", "z", "a, kg", "b"])
-    said = (
-        r"'sum' is a combination of 'x', 'y', 'z' .and 1 more of others., .*; leave them out with --ignore sum,half,"
-    )
+    said = r"'sum' is a combination of 'x', 'y', 'z' .and 1 more of others., .*; leave them out with --ignore sum,half,"
     with pytest.raises(InvalidInput, match=said):
         fit(np.column_stack([rows, total, half]), labels, features=["x", "y", "z", "sum", "half"])
     with pytest.raises(InvalidInput, match="'z' is a combination of 'x', 'y', 'kind=b', .* one out with --ignore z,"):
