@@ -1,6 +1,10 @@
 """How often is what ``ownstep plan`` recommends nearly the fastest? Recommended on a sample, measured on all rows.
 
     python benchmarks/recommend.py            # minutes; writes results/benchmarks/recommend.json after every case
+    python benchmarks/recommend.py --tables FILE_OR_FOLDER [...] [--no-header] [--out FILE]
+
+``--tables`` takes files as ``curvature_tables.py`` does: each as it is and with scaled columns, with two penalties, on
+ten devices at random.
 
 Every candidate is run on all rows to a relative gap of 1e-6 and priced over three networks by the time model. The
 recommendation has seen a sample: 2,000 rows, or half of them where there are fewer than 4,000, so that nothing is
@@ -10,13 +14,15 @@ model makes of them.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from curvature_tables import PENALTIES, read, scaled
 
 from ownstep import load, logistic_regression, optimum, partition
 from ownstep.engines import WIRES, candidates, describe, rehearse, run
@@ -38,6 +44,10 @@ CASES: dict[str, tuple[str, float, str, int | None]] = {
     "heart disease, mu = 1e-3, four hospitals": ("heart_disease", 1e-3, "site", None),
 }
 IMAGES = 3000
+LARGEST, CLASSES = 300_000, 30
+"""Numbers and classes in a table of ``--tables``, at most: every candidate runs on all of it."""
+SHORT = ("case", "wire", "samples", "dim", "recommended", "exchanges", "fastest", "ratio")
+"""What the file keeps of a table."""
 
 
 def problem_of(name: str, mu: float, rule: str, devices: int | None) -> LinearModel:
@@ -64,9 +74,8 @@ def measured(problem: LinearModel) -> dict[str, History]:
     return out
 
 
-def rows_of(case: str) -> list[dict[str, Any]]:
+def rows_of(case: str, problem: LinearModel) -> list[dict[str, Any]]:
     """One row per network."""
-    problem = problem_of(*CASES[case])
     count = int(problem.starts[-1])
     began = time.process_time()
     found = rehearse(problem, list(WIRES.values()), sample=min(SAMPLE, count // 2))
@@ -91,7 +100,7 @@ def main(out: Path) -> None:
     kept = json.loads(out.read_text())["rows"] if out.exists() else []
     rows: list[dict[str, Any]] = []
     for case in CASES:
-        rows += [r for r in kept if r["case"] == case] or rows_of(case)
+        rows += [r for r in kept if r["case"] == case] or rows_of(case, problem_of(*CASES[case]))
         for r in rows[-len(WIRES) :]:
             mine = f"{r['recommended']} {r['expected_exchanges']} exchanges, {r['expected_seconds']:.3g} s"
             took = (
@@ -108,9 +117,46 @@ def keep(rows: list[dict[str, Any]], out: Path) -> str:
     near = int((ratios <= NEAR).sum())
     text = f"within {NEAR} times the fastest measured in {near} of {len(ratios)}; worst {ratios.max():.2f}"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"says": text, "near": NEAR, "gap": GAP, "rows": rows}, indent=1) + "\n")
+    lines = ",\n".join(map(json.dumps, rows))
+    head = json.dumps({"says": text, "near": NEAR, "gap": GAP})
+    out.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n')
     return text
 
 
+def of_tables(paths: list[Path], header: bool, out: Path) -> None:
+    """The same for files."""
+    rows: list[dict[str, Any]] = []
+    for path in [f for p in paths for f in (sorted(p.iterdir()) if p.is_dir() else [p])]:
+        for name, problem in forms(path, header):
+            try:
+                found = rows_of(name, problem)
+            except OwnstepError as error:
+                print(f"{name}: {error}", flush=True)
+                continue
+            rows += [{key: row[key] for key in SHORT} | {"ratio": round(row["ratio"], 4)} for row in found]
+            print(name, *(f"{r['wire']}: {r['recommended']} {r['ratio']:.2f}" for r in found), sep=", ", flush=True)
+    print(keep(rows, out))
+
+
+def forms(path: Path, header: bool) -> Iterator[tuple[str, LinearModel]]:
+    """A table in its four forms."""
+    table, labels = read(path, header)
+    if np.prod(table.shape) > LARGEST or len(np.unique(labels)) > CLASSES:
+        return
+    for form, A in (("as it is", table), ("scaled", scaled(table))):
+        for mu in PENALTIES:
+            split = partition.make("iid", A, labels, 10, 0)
+            yield f"{path.stem}, {form}, mu = {mu:g}", logistic_regression(A, labels, split, mu=mu)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results/benchmarks/recommend.json"))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", nargs="+", type=Path)
+    parser.add_argument("--no-header", action="store_true")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    folder = Path("results/benchmarks")
+    if given.tables:
+        of_tables(given.tables, not given.no_header, given.out or folder / "recommend-tables.json")
+    else:
+        main(given.out or folder / "recommend.json")
