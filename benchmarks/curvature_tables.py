@@ -21,6 +21,7 @@ import json
 import multiprocessing
 import os
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -36,8 +37,8 @@ from ownstep import LBFGS, OwnCurvature, logistic_regression, optimum
 from ownstep.support.errors import OwnstepError
 
 PENALTIES = (1e-3, 1e-5)
-WIDEST = 2**24
-"""Numbers in a table that is measured, at most: the others would take hours."""
+WIDEST, CLASSES = 2**24, 30
+"""Numbers and classes in a table that is measured, at most: the others would take hours."""
 
 
 def read(path: Path, header: bool) -> tuple[Any, Any]:
@@ -50,6 +51,11 @@ def read(path: Path, header: bool) -> tuple[Any, Any]:
     return rest.to_numpy(float), frame.iloc[:, -1].to_numpy()
 
 
+def files_in(paths: Sequence[Path]) -> list[Path]:
+    """Of every folder its files, and the files themselves."""
+    return [f for path in paths for f in (sorted(path.iterdir()) if path.is_dir() else [path])]
+
+
 def scaled(rows: Any) -> Any:
     """Every column to [-1, 1]; of sparse rows by its largest number alone, so that they stay sparse."""
     if sp.issparse(rows):
@@ -60,19 +66,23 @@ def scaled(rows: Any) -> Any:
     return 2 * (rows - low) / wide - 1
 
 
+def forms(path: Path, header: bool, most: int) -> Iterator[tuple[str, Any, Any, float]]:
+    """(form, rows, labels, penalty): a table as it is and scaled, of at most so many numbers."""
+    rows, labels = read(path, header)
+    classes = len(np.unique(labels))
+    if np.prod(rows.shape) > most or classes > CLASSES:
+        raise OwnstepError(f"too large: {rows.shape}, {classes} classes")
+    for form, A in (("as it is", rows), ("scaled", scaled(rows))):
+        for mu in PENALTIES:
+            yield form, A, labels, mu
+
+
 def measured(path: Path, header: bool) -> list[dict[str, Any]]:
     """One table in its four forms."""
     try:
-        rows, labels = read(path, header)
+        return [one_form(path.stem, *made) for made in forms(path, header, WIDEST)]
     except OwnstepError as error:
         return [{"kind": path.stem, "refused": str(error)}]
-    if np.prod(rows.shape) > WIDEST or len(np.unique(labels)) > 30:
-        return [{"kind": path.stem, "refused": f"too large: {rows.shape}, {len(np.unique(labels))} classes"}]
-    return [
-        one_form(path.stem, form, A, labels, mu)
-        for form, A in (("as it is", rows), ("scaled", scaled(rows)))
-        for mu in PENALTIES
-    ]
 
 
 def one_form(name: str, form: str, rows: Any, labels: Any, mu: float) -> dict[str, Any]:
@@ -103,7 +113,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="wait for no table after so many")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    files = [f for p in given.paths for f in (sorted(p.iterdir()) if p.is_dir() else [p])]
+    files = files_in(given.paths)
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[threads] = "1"
     every, began = list[dict[str, Any]](), time.monotonic()

@@ -17,12 +17,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from curvature_tables import PENALTIES, read, scaled
+from curvature_tables import files_in, forms
 
 from ownstep import load, logistic_regression, optimum, partition
 from ownstep.engines import WIRES, candidates, describe, rehearse, run
@@ -44,8 +43,8 @@ CASES: dict[str, tuple[str, float, str, int | None]] = {
     "heart disease, mu = 1e-3, four hospitals": ("heart_disease", 1e-3, "site", None),
 }
 IMAGES = 3000
-LARGEST, CLASSES = 300_000, 30
-"""Numbers and classes in a table of ``--tables``, at most: every candidate runs on all of it."""
+LARGEST = 300_000
+"""Numbers in a table of ``--tables``, at most: every candidate runs on all of it."""
 SHORT = ("case", "wire", "samples", "dim", "recommended", "exchanges", "fastest", "ratio")
 """What the file keeps of a table."""
 
@@ -126,27 +125,17 @@ def keep(rows: list[dict[str, Any]], out: Path) -> str:
 def of_tables(paths: list[Path], header: bool, out: Path) -> None:
     """The same for files."""
     rows: list[dict[str, Any]] = []
-    for path in [f for p in paths for f in (sorted(p.iterdir()) if p.is_dir() else [p])]:
-        for name, problem in forms(path, header):
-            try:
-                found = rows_of(name, problem)
-            except OwnstepError as error:
-                print(f"{name}: {error}", flush=True)
-                continue
-            rows += [{key: row[key] for key in SHORT} | {"ratio": round(row["ratio"], 4)} for row in found]
-            print(name, *(f"{r['wire']}: {r['recommended']} {r['ratio']:.2f}" for r in found), sep=", ", flush=True)
+    for path in files_in(paths):
+        try:
+            for form, A, labels, mu in forms(path, header, LARGEST):
+                split = partition.make("iid", A, labels, 10, 0)
+                found = rows_of(f"{path.stem}, {form}, mu = {mu:g}", logistic_regression(A, labels, split, mu=mu))
+                rows += [{key: row[key] for key in SHORT} | {"ratio": round(row["ratio"], 4)} for row in found]
+                told = (f"{row['wire']}: {row['recommended']} {row['ratio']:.2f}" for row in found)
+                print(found[0]["case"], *told, sep=", ", flush=True)
+        except OwnstepError as error:
+            print(f"{path.stem}: {error}", flush=True)
     print(keep(rows, out))
-
-
-def forms(path: Path, header: bool) -> Iterator[tuple[str, LinearModel]]:
-    """A table in its four forms."""
-    table, labels = read(path, header)
-    if np.prod(table.shape) > LARGEST or len(np.unique(labels)) > CLASSES:
-        return
-    for form, A in (("as it is", table), ("scaled", scaled(table))):
-        for mu in PENALTIES:
-            split = partition.make("iid", A, labels, 10, 0)
-            yield f"{path.stem}, {form}, mu = {mu:g}", logistic_regression(A, labels, split, mu=mu)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from ownstep import cli  # noqa: E402
+from ownstep.cli.learn.train import usual_model  # noqa: E402
 from ownstep.data import Dataset  # noqa: E402
 from ownstep.paper import load_experiment  # noqa: E402
 from ownstep.paper.machinery import neural  # noqa: E402
@@ -108,6 +110,24 @@ def test_mu_is_short_for_a_squared_penalty(capsys):
     )
     assert short == long
     assert short != none
+
+
+@pytest.mark.parametrize(
+    ("rows", "model"),
+    [
+        (np.zeros((3, 2)), "mlp"),
+        (sp.csr_array((3, 2)), "mlp"),
+        (np.zeros((3, 9, 9)), "cnn"),
+        (["a", "b", "c"], "encoder"),
+    ],
+)
+def test_the_model_suits_the_data(rows, model):
+    assert usual_model(Dataset("some", rows, np.zeros(3))) == model
+
+
+def test_a_table_needs_no_model_named(capsys):
+    told = json.loads(call(capsys, *["train", "breast_cancer", "--rounds", "2", "--smoothness", "20", "--json"])[1])
+    assert (told["model"], told["rounds"]) == ("mlp", 2)
 
 
 @pytest.mark.parametrize(

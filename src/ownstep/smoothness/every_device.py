@@ -262,7 +262,7 @@ class Apart(Blocks):
 
     def _of(self, device: int, x: Array) -> Array:
         scale = self.problem.curvature / self.problem.counts[device]
-        total: Any = sum(part.T @ (part @ x) for _, rows in self.problem.pieces(device) for part in _in_cache(rows))
+        total: Any = sum(part.T @ (part @ x) for _, rows in self.problem.pieces(device) for part in _parts(rows))
         return np.asarray(scale * total + self.penalty * x, float)
 
     def only(self, chosen: Chosen) -> Blocks:
@@ -270,7 +270,7 @@ class Apart(Blocks):
         return Apart(self.problem, self.devices[chosen])
 
 
-def _in_cache(rows: Any) -> Iterator[Any]:
+def _parts(rows: Any) -> Iterator[Any]:
     """The rows in parts that are still in the cache when they are read again; sparse ones as they are."""
     step = rows.shape[0] if sp.issparse(rows) else max(1, BLOCK_BYTES // rows[:1].nbytes)
     return (rows[a : a + step] for a in range(0, rows.shape[0], step))

@@ -174,15 +174,10 @@ def _banded(rows: Any, counts: NDArray[np.intp]) -> tuple[Any, Any, NDArray[np.i
 def _diagonal(B: Any, chosen: Chosen) -> Any:
     """Some blocks of a block-diagonal matrix alone."""
     height, width = B.shape[0] // len(chosen), B.shape[1] // len(chosen)
-    starts, at = B.indptr[::height], np.flatnonzero(chosen)
-    if at[-1] - at[0] + 1 == len(at):
-        here: Any = slice(starts[at[0]], starts[at[-1] + 1])
-        column = B.indices[here] - np.int32(at[0] * width)
-    else:
-        entries = np.diff(starts)
-        here = np.repeat(chosen, entries)
-        moved = ((at - np.arange(len(at))) * width).astype(np.int32)
-        column = B.indices[here] - np.repeat(moved, entries[chosen])
+    entries, at = np.diff(B.indptr[::height]), np.flatnonzero(chosen)
+    here = np.repeat(chosen, entries)
+    moved = ((at - np.arange(len(at))) * width).astype(np.int32)
+    column = B.indices[here] - np.repeat(moved, entries[chosen])
     lengths = np.diff(B.indptr).reshape(-1, height)[at].ravel()
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return _csr(B.data[here], column, indptr, (len(at) * height, len(at) * width))
