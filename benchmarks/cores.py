@@ -96,7 +96,7 @@ def before(rows: Any, sign: Any, c: float) -> Callable[[Any], object]:
     return mix
 
 
-DEVICES = (1, 10, 100, 1_000, 10_000)
+DEVICES = (1, 10, 100, 1_000, 3_000, 10_000, 30_000)
 
 TABLES: dict[str, Callable[[], Any]] = {
     "w8a": w8a,

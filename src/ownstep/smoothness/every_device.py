@@ -45,7 +45,7 @@ LARGE = 2**17
 BATCH = 2**22
 """Stored numbers of small devices that are worked on together, at most; an eighth of them all where that is less."""
 
-LEAST = 2**19
+LEAST = 2**18
 """The same, at least: below it most of the time goes into calls."""
 
 HIGH = 1024
